@@ -1,0 +1,2 @@
+//! The `corelane` binary.
+fn main() {}

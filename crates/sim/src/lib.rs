@@ -1,0 +1,1 @@
+//! corelane-sim
