@@ -1,1 +1,17 @@
-//! corelane-resp
+//! RESP2 and RESP3 without input or output: bytes in, positions or frames out, and replies as bytes.
+//!
+//! A server uses [`Parser`] for what clients send and [`Reply`] for what it answers; a client uses
+//! [`encode_command`] and [`decode`]. Nothing here knows commands, sockets, or clocks. Texts and limits are
+//! those of Valkey 9.1.
+
+mod double;
+mod error;
+mod frame;
+mod inline;
+mod reply;
+mod request;
+
+pub use error::ProtocolError;
+pub use frame::encode_command;
+pub use reply::{Mark, Proto, Reply, SPLICE_LEN_MIN, Splice};
+pub use request::{Limits, Parser, Span, Step};
