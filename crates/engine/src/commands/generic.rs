@@ -1,0 +1,5 @@
+//! Keys, whatever their type.
+
+use crate::command::Command;
+
+pub(super) const COMMANDS: &[Command] = &[];

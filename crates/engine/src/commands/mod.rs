@@ -1,0 +1,151 @@
+//! All commands, family by family; every file holds the records, the handlers and their tests together.
+
+mod generic;
+mod string;
+
+use crate::args::Args;
+use crate::command::Command;
+use crate::errors::Error;
+use hashbrown::HashMap;
+
+/// The families, in the order in which COMMAND lists them.
+static FAMILIES: &[&[Command]] = &[string::COMMANDS, generic::COMMANDS];
+
+/// Longer names than this are no command's.
+const NAME_LEN_MAX: usize = 32;
+
+/// Every command, family by family.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+/// A command by its index: the family in the upper byte, the place in it in the lower.
+pub fn by_index(index: u16) -> &'static Command {
+    &FAMILIES[usize::from(index >> 8)][usize::from(index & 0xFF)]
+}
+
+/// What a name stands for.
+pub(crate) enum Lookup {
+    Command(&'static Command),
+    Subcommand(&'static Command, &'static Command),
+    Failed(Error),
+}
+
+/// Finds commands by name.
+pub struct CommandTable {
+    by_name: HashMap<&'static [u8], u16, foldhash::fast::FixedState>,
+}
+
+impl Default for CommandTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CommandTable {
+    /// A table of all commands.
+    pub fn new() -> Self {
+        let mut by_name = HashMap::with_hasher(foldhash::fast::FixedState::default());
+        for (family, commands) in FAMILIES.iter().enumerate() {
+            for (idx, command) in commands.iter().enumerate() {
+                by_name.insert(command.name.as_bytes(), (family << 8 | idx) as u16);
+            }
+        }
+        Self { by_name }
+    }
+
+    /// The index of a command by its name in any case.
+    #[inline]
+    pub fn index(&self, name: &[u8]) -> Option<u16> {
+        let mut lower = [0; NAME_LEN_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.by_name.get(&*lower).copied()
+    }
+
+    /// The command or subcommand that these arguments ask for, if they are as many as it takes.
+    #[inline]
+    pub(crate) fn find(&self, args: Args<'_>) -> Lookup {
+        let Some(index) = self.index(args.at(0)) else { return Lookup::Failed(unknown_command(args)) };
+        let command = by_index(index);
+        if command.subcommands.is_empty() {
+            if command.accepts(args.len()) {
+                return Lookup::Command(command);
+            }
+            return Lookup::Failed(Error::Arity(command.name.into()));
+        }
+        find_subcommand(command, args)
+    }
+
+    /// The same for a command that was found before, on another shard.
+    #[inline]
+    pub(crate) fn resolve(&self, index: u16, args: Args<'_>) -> &'static Command {
+        let command = by_index(index);
+        if command.subcommands.is_empty() {
+            return command;
+        }
+        subcommand(command, args).unwrap_or(command)
+    }
+}
+
+fn subcommand(command: &'static Command, args: Args<'_>) -> Option<&'static Command> {
+    let name = args.get(1)?;
+    command.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+fn find_subcommand(command: &'static Command, args: Args<'_>) -> Lookup {
+    // A container that does something without a subcommand (COMMAND) has a plan of its own.
+    if args.len() == 1 {
+        if command.accepts(1) {
+            return Lookup::Command(command);
+        }
+        return Lookup::Failed(Error::Arity(command.name.into()));
+    }
+    let Some(sub) = subcommand(command, args) else {
+        let name = printable(args.at(1), 128);
+        let upper = command.name.to_ascii_uppercase();
+        return Lookup::Failed(Error::owned(format!("ERR unknown subcommand '{name}'. Try {upper} HELP.")));
+    };
+    if sub.accepts(args.len()) {
+        return Lookup::Subcommand(command, sub);
+    }
+    Lookup::Failed(Error::Arity(format!("{}|{}", command.name, sub.name).into()))
+}
+
+/// At most `max` bytes of a client's word, as they may stand in an error text.
+fn printable(word: &[u8], max: usize) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(max)]).into_owned()
+}
+
+fn unknown_command(args: Args<'_>) -> Error {
+    const SHOWN_MAX: usize = 128;
+    let mut shown = String::new();
+    for arg in args.iter_from(1) {
+        if shown.len() >= SHOWN_MAX {
+            break;
+        }
+        shown.push('\'');
+        shown.push_str(&printable(arg, SHOWN_MAX - shown.len()));
+        shown.push_str("' ");
+    }
+    let name = printable(args.at(0), SHOWN_MAX);
+    Error::owned(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_name_commands_and_names_are_unique() {
+        let table = CommandTable::new();
+        for command in all() {
+            let index = table.index(command.name.to_uppercase().as_bytes()).expect(command.name);
+            assert_eq!(by_index(index).name, command.name);
+            assert!(!command.summary.is_empty() && command.summary.ends_with('.'), "{}", command.name);
+        }
+        assert_eq!(table.by_name.len(), all().count());
+        assert!(table.index(&[b'x'; 100]).is_none());
+    }
+}

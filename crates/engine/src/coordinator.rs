@@ -1,0 +1,270 @@
+//! The side of a command over several shards that its connection is on: announce, decide, run, answer.
+//!
+//! docs/transactions.md tells the protocol and why it is strictly serializable, free of deadlock and of starvation.
+
+use crate::args::{Args, OwnedArgs};
+use crate::command::{Command, Plan};
+use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard};
+use crate::dispatch::needs_all_shards;
+use crate::execute::{merge_parts, shard_of};
+use crate::message::{LockRequest, TxId, TxMessage};
+use crate::node::Node;
+use crate::session::{Client, SessionId};
+use crate::slot::ShardId;
+use corelane_resp::{Proto, Reply};
+use hashbrown::HashMap;
+
+/// How far a transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// All shards were asked at once; each answers at once.
+    Announced,
+    /// After a conflict: one shard after the other in ascending order, waiting at each; this one was asked last.
+    Ordered(usize),
+    /// All intents are held; a stage is running.
+    Running(u8),
+}
+
+/// One shard's part in a transaction.
+struct Part {
+    shard: ShardId,
+    keys: Vec<u32>,
+    locked: bool,
+    result: PartResult,
+}
+
+struct Tx {
+    session: SessionId,
+    command: &'static Command,
+    db: u16,
+    proto: Proto,
+    args: OwnedArgs,
+    /// In ascending order of shards.
+    parts: Vec<Part>,
+    phase: Phase,
+    /// Answers still to come.
+    awaited: usize,
+    refused: bool,
+    /// The parts that the stage under way runs on.
+    active: Vec<usize>,
+}
+
+/// The transactions of one shard's clients.
+#[derive(Default)]
+pub(crate) struct Coordinator {
+    txs: HashMap<u64, Tx>,
+    next: u64,
+}
+
+impl Coordinator {
+    /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
+    pub(crate) fn sole_owner(&self, shard: &Shard, command: &Command, args: Args<'_>) -> Option<ShardId> {
+        if needs_all_shards(command) {
+            return None;
+        }
+        // Without proper keys the command fails the same way wherever it runs.
+        let Some(range) = command.key_range(args) else { return Some(shard.me) };
+        let mut owners = range.indices().filter_map(|idx| args.get(idx)).map(|key| shard_of(shard, key));
+        let first = owners.next().unwrap_or(shard.me);
+        owners.all(|owner| owner == first).then_some(first)
+    }
+
+    /// Begins a transaction; returns the messages that announce it.
+    pub(crate) fn start(
+        &mut self,
+        shard: &Shard,
+        session: SessionId,
+        command: &'static Command,
+        client: &Client,
+        args: OwnedArgs,
+    ) -> Vec<(ShardId, TxMessage)> {
+        let id = TxId { coordinator: shard.me, number: self.next };
+        self.next += 1;
+        let parts = divide(shard, command, args.args());
+        let tx = Tx {
+            session,
+            command,
+            db: client.db as u16,
+            proto: client.proto,
+            args,
+            awaited: parts.len(),
+            parts,
+            phase: Phase::Announced,
+            refused: false,
+            active: Vec::new(),
+        };
+        let messages = tx.parts.iter().map(|part| (part.shard, tx.lock(id, part, false))).collect();
+        self.txs.insert(id.number, tx);
+        messages
+    }
+}
+
+/// Which shard owns which keys of a command; all shards, if it is for all.
+fn divide(shard: &Shard, command: &Command, args: Args<'_>) -> Vec<Part> {
+    let mut keys_of: Vec<Vec<u32>> = vec![Vec::new(); usize::from(shard.slots.n())];
+    if let Some(range) = command.key_range(args) {
+        for idx in range.indices() {
+            keys_of[usize::from(shard_of(shard, args.at(idx)).0)].push(idx as u32);
+        }
+    }
+    let all = needs_all_shards(command);
+    keys_of
+        .into_iter()
+        .enumerate()
+        .filter(|(_, keys)| all || !keys.is_empty())
+        .map(|(idx, keys)| Part {
+            shard: ShardId(idx as u16),
+            keys,
+            locked: false,
+            result: PartResult::default(),
+        })
+        .collect()
+}
+
+impl Tx {
+    fn lock(&self, tx: TxId, part: &Part, wait: bool) -> TxMessage {
+        TxMessage::Lock(Box::new(LockRequest {
+            tx,
+            wait,
+            command: self.command,
+            db: self.db,
+            proto: self.proto,
+            args: self.args.clone(),
+            keys: part.keys.clone(),
+        }))
+    }
+
+    fn part_mut(&mut self, shard: ShardId) -> &mut Part {
+        self.parts.iter_mut().find(|part| part.shard == shard).expect("only shards that were asked answer")
+    }
+}
+
+impl Node {
+    pub(crate) fn on_granted(&mut self, from: ShardId, id: TxId, result: PartResult) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        let part = tx.part_mut(from);
+        part.locked = true;
+        part.result = result;
+        tx.awaited -= 1;
+        self.after_lock_answer(id);
+    }
+
+    pub(crate) fn on_refused(&mut self, id: TxId) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        tx.refused = true;
+        tx.awaited -= 1;
+        self.after_lock_answer(id);
+    }
+
+    fn after_lock_answer(&mut self, id: TxId) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        if tx.awaited != 0 {
+            return;
+        }
+        let next = match tx.phase {
+            Phase::Announced if tx.refused => {
+                self.core.shard.stats.transaction_retries += 1;
+                tx.refused = false;
+                for part in tx.parts.iter_mut().filter(|part| part.locked) {
+                    part.locked = false;
+                    self.core.send(part.shard, TxMessage::Release(id));
+                }
+                Some(0)
+            }
+            Phase::Ordered(asked) if asked + 1 < tx.parts.len() => Some(asked + 1),
+            _ => None,
+        };
+        let Some(next) = next else { return self.locked(id) };
+        tx.phase = Phase::Ordered(next);
+        tx.awaited = 1;
+        let message = tx.lock(id, &tx.parts[next], true);
+        self.core.send(tx.parts[next].shard, message);
+    }
+
+    /// All intents are held: from here on nothing can fail.
+    fn locked(&mut self, id: TxId) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        match tx.command.plan {
+            Plan::EachShard { .. } if tx.command.is_write() => {
+                tx.phase = Phase::Running(1);
+                tx.awaited = tx.parts.len();
+                tx.active = (0..tx.parts.len()).collect();
+                for part in &tx.parts {
+                    let run =
+                        TxMessage::Run { tx: id, stage: 1, key: None, payload: Payload::None, last: true };
+                    self.core.send(part.shard, run);
+                }
+            }
+            Plan::EachShard { .. } => self.finish(id, None),
+            _ => {
+                tx.active = (0..tx.parts.len()).collect();
+                self.decide(id, 0);
+            }
+        }
+    }
+
+    pub(crate) fn on_ran(&mut self, from: ShardId, id: TxId, result: PartResult) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        tx.part_mut(from).result = result;
+        tx.awaited -= 1;
+        if tx.awaited != 0 {
+            return;
+        }
+        match (tx.command.plan, tx.phase) {
+            (Plan::EachShard { .. }, _) => self.finish(id, None),
+            (_, Phase::Running(stage)) => self.decide(id, stage),
+            _ => {}
+        }
+    }
+
+    /// A stage of a staged command has finished everywhere.
+    fn decide(&mut self, id: TxId, stage: u8) {
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        let Plan::Staged { decide, .. } = tx.command.plan else { return };
+        let active = std::mem::take(&mut tx.active);
+        let mut results: Vec<PartResult> =
+            active.iter().map(|idx| std::mem::take(&mut tx.parts[*idx].result)).collect();
+        let mut reply = Reply::new(tx.proto);
+        let next =
+            decide(&mut Decide { stage, args: tx.args.args(), results: &mut results, reply: &mut reply });
+        let Next::Run { stage, on, payload } = next else { return self.finish(id, Some(reply)) };
+        let key = match on {
+            On::All => None,
+            On::Key(key) => Some(key as u32),
+        };
+        tx.active = (0..tx.parts.len())
+            .filter(|idx| key.is_none_or(|key| tx.parts[*idx].keys.contains(&key)))
+            .collect();
+        tx.phase = Phase::Running(stage);
+        tx.awaited = tx.active.len();
+        let mut payload = Some(payload);
+        for idx in &tx.active {
+            let payload = payload.take().unwrap_or_default();
+            self.core.send(tx.parts[*idx].shard, TxMessage::Run { tx: id, stage, key, payload, last: false });
+        }
+    }
+
+    /// Answers the client, and lets go of what is still held.
+    fn finish(&mut self, id: TxId, reply: Option<Reply>) {
+        let Some(mut tx) = self.coordinator.txs.remove(&id.number) else { return };
+        let released_by_run = matches!(tx.command.plan, Plan::EachShard { .. }) && tx.command.is_write();
+        if !released_by_run {
+            for part in &tx.parts {
+                self.core.send(part.shard, TxMessage::Release(id));
+            }
+        }
+        let mut reply = reply.unwrap_or_else(|| {
+            let results: Vec<PartResult> =
+                tx.parts.iter_mut().map(|part| std::mem::take(&mut part.result)).collect();
+            let mut reply = Reply::new(tx.proto);
+            if let Plan::EachShard { merge, .. } = tx.command.plan {
+                merge_parts(merge, &results, tx.args.args(), &mut reply);
+            }
+            reply
+        });
+        let Some(session) = self.sessions.get_mut(tx.session) else { return };
+        session.in_transaction = false;
+        session.out.append(&mut reply);
+        self.core.after_change(session, tx.session);
+    }
+}

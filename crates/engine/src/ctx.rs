@@ -1,0 +1,243 @@
+//! What a handler is given: the shard and the request's circumstances. And what the parts of a command exchange.
+
+use crate::args::Args;
+use crate::command::KeyRange;
+use crate::errors::Error;
+use crate::keyspace::{EntryMut, Key, Keyspace, Millis, NewValue, Value};
+use crate::session::{Client, Sessions};
+use crate::settings::Settings;
+use crate::slot::{ShardId, SlotMap};
+use crate::stats::ShardStats;
+use corelane_resp::{Mark, Reply};
+
+/// SplitMix64 (Steele, Lea and Flood, 2014): enough for RANDOMKEY and sampling, and deterministic.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    /// A generator that starts from `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// What a command asks of the process around the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostRequest {
+    /// Block this shard for so many microseconds (DEBUG SLEEP).
+    SleepUs(u64),
+    /// End the server (SHUTDOWN).
+    Shutdown,
+}
+
+/// The data of one shard, and what its commands need beside it.
+pub struct Shard {
+    /// Which shard this is.
+    pub me: ShardId,
+    /// Who owns which slot.
+    pub slots: SlotMap,
+    /// The keys.
+    pub keyspace: Keyspace,
+    /// For random choices.
+    pub rng: Rng,
+    /// Counters.
+    pub stats: ShardStats,
+    /// The configuration in force.
+    pub settings: Settings,
+    /// What a command has asked of the process.
+    pub host_request: Option<HostRequest>,
+}
+
+/// The keys of a command that a handler is to handle, as indices into its arguments.
+#[derive(Clone, Copy, Debug)]
+pub enum KeySelection<'a> {
+    /// All of them.
+    Range(KeyRange),
+    /// Those that this shard owns.
+    List(&'a [u32]),
+}
+
+impl<'a> KeySelection<'a> {
+    /// The indices, in the order of the arguments.
+    pub fn indices(self) -> impl Iterator<Item = usize> + 'a {
+        let (range, list) = match self {
+            Self::Range(range) => (range, &[][..]),
+            Self::List(list) => (KeyRange::NONE, list),
+        };
+        range.indices().chain(list.iter().map(|idx| *idx as usize))
+    }
+
+    /// How many there are.
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Range(range) => range.count,
+            Self::List(list) => list.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether argument `idx` is among them.
+    pub fn contains(self, idx: usize) -> bool {
+        self.indices().any(|i| i == idx)
+    }
+}
+
+/// What one stage of a staged command hands to the next, from shard to shard.
+#[derive(Clone, Debug, Default)]
+pub enum Payload {
+    /// Nothing.
+    #[default]
+    None,
+    /// A key's value and deadline.
+    Value(Value, Option<Millis>),
+}
+
+/// What a part of a command did on one shard.
+#[derive(Debug, Default)]
+pub struct PartResult {
+    /// The keys it handled, as indices into the arguments.
+    pub keys: Vec<u32>,
+    /// Its reply.
+    pub reply: Reply,
+    /// Elements in the reply, where the handler counts them.
+    pub elements: u64,
+    /// What it hands on.
+    pub payload: Payload,
+    /// Its reply is an error.
+    pub failed: bool,
+    /// For `Merge::InKeyOrder`: where each key's reply ends.
+    pub ends: Vec<Mark>,
+}
+
+impl PartResult {
+    /// The reply's value where it is an integer, otherwise 0.
+    pub fn int(&self) -> i64 {
+        let text = self.reply.buf.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
+        text.and_then(crate::args::parse_int).unwrap_or(0)
+    }
+}
+
+/// What a staged command's `decide` sees.
+pub struct Decide<'a> {
+    /// The stage that has finished: 0 for `read`.
+    pub stage: u8,
+    /// The command's arguments.
+    pub args: Args<'a>,
+    /// Results of that stage, one per shard that took part.
+    pub results: &'a mut [PartResult],
+    /// Where the command's final reply goes.
+    pub reply: &'a mut Reply,
+}
+
+/// What a staged command does next.
+#[derive(Debug)]
+pub enum Next {
+    /// The reply is written: finish.
+    Reply,
+    /// Run the `write` handler with this stage number.
+    Run {
+        /// 1, 2, …
+        stage: u8,
+        /// Where.
+        on: On,
+        /// Given to the handler.
+        payload: Payload,
+    },
+}
+
+/// Where a stage runs.
+#[derive(Clone, Copy, Debug)]
+pub enum On {
+    /// On the shard that owns the key at this index of the arguments; it is the only key the handler sees.
+    Key(usize),
+    /// On all shards that own keys of the command.
+    All,
+}
+
+/// The surroundings of one run of a handler.
+pub struct Ctx<'a> {
+    /// The shard that owns the keys.
+    pub shard: &'a mut Shard,
+    /// The connections of this shard; only for commands with `Scope::Nothing`.
+    pub sessions: Option<&'a Sessions>,
+    /// The selected database.
+    pub db: usize,
+    /// The time.
+    pub now: Millis,
+    /// The keys to handle, for parts and stages.
+    pub keys: KeySelection<'a>,
+    /// 0 when reading, then the stage of a staged command.
+    pub stage: u8,
+    /// In: what an earlier stage handed on. Out: what this one does.
+    pub payload: Payload,
+    /// Where a handler that answered `Flow::Again` goes on; 0 at first.
+    pub resume: u64,
+    /// Elements written to the reply so far, for handlers that do not know their number beforehand.
+    pub elements: u64,
+}
+
+impl Ctx<'_> {
+    /// Slot and hash of a key.
+    #[inline]
+    pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        self.shard.keyspace.hasher().key(bytes)
+    }
+
+    /// The entry of a key in the selected database.
+    #[inline]
+    pub fn find(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        self.shard.keyspace.find(self.db, key, self.now)
+    }
+
+    /// The entry of a key, for reading: counts a hit or a miss.
+    #[inline]
+    pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        let found = self.shard.keyspace.find(self.db, key, self.now);
+        if found.is_some() {
+            self.shard.stats.hits += 1;
+        } else {
+            self.shard.stats.misses += 1;
+        }
+        found
+    }
+
+    /// Sets a key's value and deadline.
+    #[inline]
+    pub fn set(&mut self, key: Key<'_>, value: NewValue<'_>, expiry: Option<Millis>) {
+        self.shard.keyspace.set(self.db, key, value, expiry, self.now);
+    }
+
+    /// Removes a key; true if it was there.
+    pub fn remove(&mut self, key: Key<'_>) -> bool {
+        self.shard.keyspace.remove(self.db, key, self.now)
+    }
+}
+
+/// The surroundings of a command that touches only its connection.
+pub struct SessionCtx<'a> {
+    /// The connection's client.
+    pub client: &'a mut Client,
+    /// The connection's shard.
+    pub shard: &'a mut Shard,
+    /// The time.
+    pub now: Millis,
+}
+
+/// Writes an error as a reply and counts it.
+pub(crate) fn write_error(shard: &mut Shard, error: &Error, reply: &mut Reply) {
+    shard.stats.errors += 1;
+    reply.error(&error.to_string());
+}

@@ -1,0 +1,373 @@
+//! From bytes to commands, and from a command to the place where it runs.
+
+use crate::args::{Args, OwnedArgs};
+use crate::command::{Command, Plan, Scope};
+use crate::commands::Lookup;
+use crate::coordinator::Coordinator;
+use crate::ctx::{SessionCtx, write_error};
+use crate::errors::Error;
+use crate::execute::{run_whole, shard_of};
+use crate::keyspace::Millis;
+use crate::message::{Batch, RequestHead};
+use crate::node::{Core, Node};
+use crate::participant::{Origin, Participant};
+use crate::session::{CloseWhen, Partial, Session, SessionId};
+use crate::slot::ShardId;
+use corelane_resp::{Reply, Step};
+
+/// How far the commands of some input could be run.
+enum Ran {
+    /// Nothing complete is left, or the session may not run on.
+    Stopped,
+    /// A large argument starts at this offset behind the bytes used.
+    NeedBulk { start: usize, len: usize },
+}
+
+impl Core {
+    /// Takes input in, and runs what is complete in it.
+    pub(crate) fn consume(
+        &mut self,
+        coordinator: &mut Coordinator,
+        participant: &mut Participant,
+        session: &mut Session,
+        id: SessionId,
+        mut bytes: &[u8],
+        now: Millis,
+    ) {
+        let mut peers = Peers { coordinator, participant };
+        loop {
+            if session.in_bulk() {
+                let taken = session.fill_bulk(bytes);
+                bytes = &bytes[taken..];
+                if !session.finish_bulk() {
+                    break;
+                }
+            }
+            if !session.can_run(self.shard.settings.output_backlog_max) {
+                session.input.extend_from_slice(bytes);
+                break;
+            }
+            if session.input.is_empty() {
+                let (used, ran) = self.run_input(&mut peers, session, id, bytes, now);
+                let Ran::NeedBulk { start, len } = ran else {
+                    session.input.extend_from_slice(&bytes[used..]);
+                    break;
+                };
+                session.input.extend_from_slice(&bytes[used..used + start]);
+                bytes = &bytes[used + start..];
+                self.begin_bulk(session, len);
+            } else {
+                session.input.extend_from_slice(bytes);
+                let mut data = std::mem::take(&mut session.input);
+                let (used, ran) = self.run_input(&mut peers, session, id, &data, now);
+                let Ran::NeedBulk { start, len } = ran else {
+                    data.drain(..used);
+                    // An idle connection keeps no buffer.
+                    session.input = if data.is_empty() { Vec::new() } else { data };
+                    break;
+                };
+                let rest = data.split_off(used + start);
+                data.drain(..used);
+                session.input = data;
+                self.begin_bulk(session, len);
+                let taken = session.fill_bulk(&rest);
+                if !session.finish_bulk() {
+                    break;
+                }
+                session.input.extend_from_slice(&rest[taken..]);
+                bytes = &[];
+            }
+        }
+        if session.input_len() > self.shard.settings.query_buffer_limit {
+            self.shard.stats.query_limit_disconnections += 1;
+            session.client.close = Some(CloseWhen::Now);
+        }
+        self.after_change(session, id);
+    }
+
+    fn begin_bulk(&mut self, session: &mut Session, len: usize) {
+        if !session.begin_bulk(len) {
+            self.protocol_error(session, "Protocol error: not enough memory for the argument");
+        }
+    }
+
+    /// A session that was held up may run again: the command it was held up with first, then its input.
+    pub(crate) fn resume_session(
+        &mut self,
+        coordinator: &mut Coordinator,
+        participant: &mut Participant,
+        session: &mut Session,
+        id: SessionId,
+        now: Millis,
+    ) {
+        if session.can_run(self.shard.settings.output_backlog_max)
+            && let Some(blocked) = session.blocked.take()
+        {
+            let (command, args) = *blocked;
+            let mut peers = Peers { coordinator, participant };
+            self.dispatch(&mut peers, session, id, command, args.args(), now);
+        }
+        self.consume(coordinator, participant, session, id, &[], now);
+    }
+
+    /// Runs the complete commands at the front of `data`; returns how many bytes are done with.
+    fn run_input(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        data: &[u8],
+        now: Millis,
+    ) -> (usize, Ran) {
+        let (mut spans, mut owned) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.owned));
+        if let Some(partial) = session.partial.take() {
+            Partial { spans, owned } = *partial;
+        }
+        let mut used = 0;
+        let mut ran = Ran::Stopped;
+        while session.can_run(self.shard.settings.output_backlog_max) {
+            match session.parser.parse(&data[used..], &mut spans, &mut owned, &self.limits) {
+                Ok(Step::Command { used: len }) => {
+                    let command = &data[used..];
+                    used += len;
+                    if !spans.is_empty() {
+                        self.run_command(peers, session, id, Args::new(command, &spans, &owned), now);
+                    }
+                }
+                Ok(Step::NeedMore) => {
+                    if !spans.is_empty() {
+                        session.partial = Some(Box::new(Partial {
+                            spans: std::mem::take(&mut spans),
+                            owned: std::mem::take(&mut owned),
+                        }));
+                    }
+                    break;
+                }
+                Ok(Step::NeedBulk { start, len }) => {
+                    session.partial = Some(Box::new(Partial {
+                        spans: std::mem::take(&mut spans),
+                        owned: std::mem::take(&mut owned),
+                    }));
+                    ran = Ran::NeedBulk { start, len };
+                    break;
+                }
+                Err(error) => {
+                    self.protocol_error(session, &error.to_string());
+                    used = data.len();
+                    break;
+                }
+            }
+        }
+        owned.clear();
+        (self.spans, self.owned) = (spans, owned);
+        (used, ran)
+    }
+
+    fn protocol_error(&mut self, session: &mut Session, text: &str) {
+        self.shard.stats.errors += 1;
+        self.answer(session, |_, _, reply| {
+            reply.error(&format!("ERR {text}"));
+            Ok(())
+        });
+        session.client.close = Some(CloseWhen::AfterOutput);
+    }
+
+    /// Writes a reply that is known now to where it belongs: the output, or behind replies still owed.
+    fn answer(
+        &mut self,
+        session: &mut Session,
+        write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
+    ) {
+        let direct = session.order.is_empty();
+        let reply = if direct { &mut session.out } else { &mut self.scratch };
+        reply.set_proto(session.client.proto);
+        let mark = reply.mark();
+        if let Err(error) = write(&mut self.shard, &mut session.client, reply) {
+            if reply.len() != 0 {
+                drop(reply.split_off(mark));
+            }
+            write_error(&mut self.shard, &error, reply);
+        }
+        if !direct {
+            session.order.push_ready(&mut self.scratch);
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        args: Args<'_>,
+        now: Millis,
+    ) {
+        let (command, container) = match self.table.find(args) {
+            Lookup::Command(command) => (command, None),
+            Lookup::Subcommand(container, command) => (command, Some(container.name)),
+            Lookup::Failed(error) => {
+                return self.answer(session, |_, _, _| Err(error));
+            }
+        };
+        self.shard.stats.commands += 1;
+        session.client.commands += 1;
+        session.client.last_command = match container {
+            None => (command.name, None),
+            Some(container) => (container, Some(command.name)),
+        };
+        self.dispatch(peers, session, id, command, args, now);
+    }
+
+    /// Sends a command where its plan and its keys want it.
+    fn dispatch(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        command: &'static Command,
+        args: Args<'_>,
+        now: Millis,
+    ) {
+        self.current = Some(command.name);
+        if let Some(check) = command.check
+            && let Err(error) = check(args, &self.shard.settings)
+        {
+            return self.answer(session, |_, _, _| Err(error));
+        }
+        let owner = match command.plan {
+            Plan::Session(run) => {
+                return self.answer(session, |shard, client, reply| {
+                    run(&mut SessionCtx { client, shard, now }, args, reply)
+                });
+            }
+            Plan::OneShard(_) => match command.keys {
+                [spec, ..] if spec.begin < args.len() => shard_of(&self.shard, args.at(spec.begin)),
+                _ => self.shard.me,
+            },
+            Plan::Routed { route, .. } => match route(args) {
+                Ok(slot) => self.shard.slots.owner(slot),
+                Err(error) => return self.answer(session, |_, _, _| Err(error)),
+            },
+            Plan::EachShard { .. } | Plan::Staged { .. } => {
+                match peers.coordinator.sole_owner(&self.shard, command, args) {
+                    Some(owner) => owner,
+                    None => return self.start_transaction(peers, session, id, command, args),
+                }
+            }
+            Plan::Container => return self.answer(session, |_, _, _| Err(Error::Syntax)),
+        };
+        if owner == self.shard.me {
+            self.run_here(peers.participant, session, id, command, args, now);
+        } else {
+            let head = self.head(session, id, args);
+            self.shard.stats.hops_out += 1;
+            self.outboxes[usize::from(owner.0)].push_request(head, args);
+        }
+    }
+
+    fn head(&self, session: &mut Session, id: SessionId, args: Args<'_>) -> RequestHead {
+        RequestHead {
+            session: id,
+            seq: session.order.reserve(),
+            command: self.table.index(args.at(0)).expect("the command was found by this name"),
+            db: session.client.db as u16,
+            proto: session.client.proto,
+        }
+    }
+
+    fn run_here(
+        &mut self,
+        participant: &mut Participant,
+        session: &mut Session,
+        id: SessionId,
+        command: &'static Command,
+        args: Args<'_>,
+        now: Millis,
+    ) {
+        if participant.must_wait(&self.shard, &mut self.hashes, command, args) {
+            let head = self.head(session, id, args);
+            self.shard.stats.waited += 1;
+            participant.park(Origin { from: self.shard.me, head }, command, args, &self.hashes);
+            return;
+        }
+        let db = session.client.db;
+        self.answer(session, |shard, _, reply| run_whole(shard, command, db, now, args, reply));
+    }
+
+    /// A command over several shards: it starts when all replies before it are there, and holds up those behind it.
+    fn start_transaction(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        command: &'static Command,
+        args: Args<'_>,
+    ) {
+        if !session.order.is_empty() {
+            session.blocked = Some(Box::new((command, args.to_owned())));
+            return;
+        }
+        session.in_transaction = true;
+        self.shard.stats.transactions += 1;
+        let args: OwnedArgs = args.to_owned();
+        let messages = peers.coordinator.start(&self.shard, id, command, &session.client, args);
+        for (to, message) in messages {
+            self.send(to, message);
+        }
+    }
+}
+
+/// The two sides of transactions, borrowed together.
+pub(crate) struct Peers<'a> {
+    pub(crate) coordinator: &'a mut Coordinator,
+    pub(crate) participant: &'a mut Participant,
+}
+
+impl Node {
+    /// Runs the commands that another shard sent for its clients.
+    pub(crate) fn serve(&mut self, from: ShardId, batch: &Batch, now: Millis) {
+        let mut spans = std::mem::take(&mut self.core.spans);
+        let mut at = 0;
+        while let Some((head, next)) = batch.request_at(at, &mut spans) {
+            at = next;
+            let args = batch.request_args(&spans);
+            let command = self.core.table.resolve(head.command, args);
+            self.core.shard.stats.hops_in += 1;
+            self.core.current = Some(command.name);
+            let core = &mut self.core;
+            if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
+                core.shard.stats.waited += 1;
+                self.participant.park(Origin { from, head }, command, args, &core.hashes);
+                continue;
+            }
+            core.reply_to(from, head, |shard, reply| {
+                run_whole(shard, command, head.db.into(), now, args, reply)
+            });
+        }
+        spans.clear();
+        self.core.spans = spans;
+    }
+}
+
+impl Core {
+    /// Lets `run` write a reply for another shard's client.
+    pub(crate) fn reply_to(
+        &mut self,
+        from: ShardId,
+        head: RequestHead,
+        run: impl FnOnce(&mut crate::ctx::Shard, &mut Reply) -> Result<(), Error>,
+    ) {
+        let shard = &mut self.shard;
+        self.outboxes[usize::from(from.0)].push_reply(head.session, head.seq, head.proto, |reply| {
+            let mark = reply.mark();
+            if let Err(error) = run(shard, reply) {
+                drop(reply.split_off(mark));
+                write_error(shard, &error, reply);
+            }
+        });
+    }
+}
+
+/// Whether the command needs every shard, whatever its keys.
+pub(crate) fn needs_all_shards(command: &Command) -> bool {
+    command.scope != Scope::Keys && !matches!(command.plan, Plan::Routed { .. })
+}

@@ -1,0 +1,195 @@
+//! Runs a command, or its part, on one shard.
+
+use crate::args::Args;
+use crate::command::{Command, Flow, Handler, KeyRange, Merge, Plan};
+use crate::ctx::{Ctx, Decide, KeySelection, Next, On, PartResult, Payload, Shard};
+use crate::errors::Error;
+use crate::keyspace::Millis;
+use crate::slot::{ShardId, slot_of};
+use corelane_resp::{Mark, Reply};
+
+/// The owner of a key.
+#[inline]
+pub(crate) fn shard_of(shard: &Shard, key: &[u8]) -> ShardId {
+    if shard.slots.n() == 1 {
+        return shard.me;
+    }
+    shard.slots.owner(slot_of(key))
+}
+
+/// A context that sees no connections.
+#[inline]
+pub(crate) fn ctx<'a>(shard: &'a mut Shard, db: usize, now: Millis, keys: KeySelection<'a>) -> Ctx<'a> {
+    Ctx { shard, sessions: None, db, now, keys, stage: 0, payload: Payload::None, resume: 0, elements: 0 }
+}
+
+/// Runs a command all of whose keys live on this shard.
+#[inline]
+pub(crate) fn run_whole(
+    shard: &mut Shard,
+    command: &Command,
+    db: usize,
+    now: Millis,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    match command.plan {
+        Plan::OneShard(run) | Plan::Routed { run, .. } => {
+            let mut ctx = ctx(shard, db, now, KeySelection::Range(KeyRange::NONE));
+            run(&mut ctx, args, reply).map(|_| ())
+        }
+        Plan::EachShard { part, merge } => run_parts(shard, command, part, merge, db, now, args, reply),
+        Plan::Staged { read, decide, write } => {
+            let keys = command.key_range(args).unwrap_or(KeyRange::NONE);
+            run_stages(shard, (read, decide, write), keys, db, now, args, reply)
+        }
+        Plan::Session(_) | Plan::Container => unreachable!("such commands run on their session"),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "the pieces of a plan and the circumstances of one request")]
+fn run_parts(
+    shard: &mut Shard,
+    command: &Command,
+    part: Handler,
+    merge: Merge,
+    db: usize,
+    now: Millis,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    let keys = command.key_range(args).unwrap_or(KeyRange::NONE);
+    let selection = KeySelection::Range(keys);
+    match merge {
+        Merge::AllOk | Merge::Sum => part(&mut ctx(shard, db, now, selection), args, reply).map(|_| ()),
+        Merge::InKeyOrder => {
+            reply.array(keys.count);
+            for idx in keys.indices() {
+                let one = KeyRange { first: idx, step: 1, count: 1 };
+                part(&mut ctx(shard, db, now, KeySelection::Range(one)), args, reply)?;
+            }
+            Ok(())
+        }
+        Merge::With(merge) => {
+            let mut result = PartResult { reply: Reply::new(reply.proto()), ..PartResult::default() };
+            let mut ctx = ctx(shard, db, now, selection);
+            part(&mut ctx, args, &mut result.reply)?;
+            (result.elements, result.payload) = (ctx.elements, ctx.payload);
+            result.keys = keys.indices().map(|idx| idx as u32).collect();
+            merge(&[result], args, reply);
+            Ok(())
+        }
+    }
+}
+
+fn run_stages(
+    shard: &mut Shard,
+    (read, decide, write): (Handler, crate::command::DecideFn, Handler),
+    keys: KeyRange,
+    db: usize,
+    now: Millis,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    let (mut stage, mut run, mut on, mut payload) = (0, read, On::All, Payload::None);
+    loop {
+        let selection = match on {
+            On::All => keys,
+            On::Key(idx) => KeyRange { first: idx, step: 1, count: 1 },
+        };
+        let mut result = PartResult {
+            reply: Reply::new(reply.proto()),
+            keys: selection.indices().map(|idx| idx as u32).collect(),
+            ..PartResult::default()
+        };
+        let mut ctx = ctx(shard, db, now, KeySelection::Range(selection));
+        (ctx.stage, ctx.payload) = (stage, payload);
+        run(&mut ctx, args, &mut result.reply)?;
+        result.payload = ctx.payload;
+        let mut results = [result];
+        match decide(&mut Decide { stage, args, results: &mut results, reply }) {
+            Next::Reply => return Ok(()),
+            Next::Run { stage: next, on: place, payload: handed } => {
+                (stage, run, on, payload) = (next, write, place, handed);
+            }
+        }
+    }
+}
+
+/// What a part wrote, before it becomes a `PartResult`.
+pub(crate) struct PartRun {
+    pub(crate) result: PartResult,
+    /// Where the handler wants to go on, if it is not finished.
+    pub(crate) again: Option<u64>,
+}
+
+/// Runs a handler for the given keys as a part of a command over several shards. An error becomes the part's reply.
+pub(crate) fn run_part(
+    mut ctx: Ctx<'_>,
+    run: Handler,
+    merge: Option<Merge>,
+    args: Args<'_>,
+    mut result: PartResult,
+) -> PartRun {
+    ctx.elements = result.elements;
+    let keys = ctx.keys;
+    let mut outcome = Ok(Flow::Done);
+    let start = result.reply.mark();
+    if matches!(merge, Some(Merge::InKeyOrder)) {
+        for idx in keys.indices() {
+            ctx.keys = KeySelection::Range(KeyRange { first: idx, step: 1, count: 1 });
+            outcome = run(&mut ctx, args, &mut result.reply);
+            result.ends.push(result.reply.mark());
+            if outcome.is_err() {
+                break;
+            }
+        }
+    } else {
+        outcome = run(&mut ctx, args, &mut result.reply);
+    }
+    result.elements = ctx.elements;
+    result.payload = ctx.payload;
+    let again = match outcome {
+        Ok(Flow::Done) => None,
+        Ok(Flow::Again(resume)) => {
+            result.reply.seal();
+            Some(resume)
+        }
+        Err(error) => {
+            drop(result.reply.split_off(start));
+            crate::ctx::write_error(ctx.shard, &error, &mut result.reply);
+            result.failed = true;
+            None
+        }
+    };
+    PartRun { result, again }
+}
+
+/// Makes one reply of the parts'.
+pub(crate) fn merge_parts(merge: Merge, parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
+    if let Some(failed) = parts.iter().find(|part| part.failed) {
+        reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+        return;
+    }
+    match merge {
+        Merge::AllOk => reply.ok(),
+        Merge::Sum => reply.int(parts.iter().map(PartResult::int).sum()),
+        Merge::InKeyOrder => {
+            let mut elements: Vec<(u32, usize, usize)> = parts
+                .iter()
+                .enumerate()
+                .flat_map(|(part, result)| {
+                    result.keys.iter().enumerate().map(move |(n, key)| (*key, part, n))
+                })
+                .collect();
+            elements.sort_unstable();
+            reply.array(elements.len());
+            for (_, part, n) in elements {
+                let result = &parts[part];
+                let from = if n == 0 { Mark::default() } else { result.ends[n - 1] };
+                reply.append_range(&result.reply, from, result.ends[n]);
+            }
+        }
+        Merge::With(merge) => merge(parts, args, reply),
+    }
+}

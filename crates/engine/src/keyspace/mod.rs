@@ -1,0 +1,230 @@
+//! The keys of one shard: sixteen databases, each a table per hash slot, with deadlines.
+//!
+//! What a caller sees has no expired key in it, whether or not it has been removed yet. No method walks or frees a
+//! whole database: growth is per slot, FLUSHALL hands the old tables to [`Keyspace::free_some`], and expiry runs in
+//! steps ([`Keyspace::expire_some`]). Time is an argument; nothing here knows commands or other shards.
+
+mod db;
+mod entry;
+mod table;
+mod value;
+mod wheel;
+mod word;
+
+pub use db::{Db, DbStats, ScanPosition};
+pub use entry::{Entry, NewValue};
+pub use value::Value;
+pub use word::EntryMut;
+
+use crate::slot::{Slot, slot_of};
+use db::Garbage;
+use std::hash::{BuildHasher, Hasher};
+
+/// Unix time in milliseconds on the engine's clock, which never goes back.
+pub type Millis = u64;
+
+/// A key with what is computed from it once: its hash and its slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// The key itself.
+    pub bytes: &'a [u8],
+    /// Its hash under the process's seed.
+    pub hash: u64,
+    /// The hash slot it belongs to.
+    pub slot: Slot,
+}
+
+/// Hashes keys; the same on every shard of a process.
+#[derive(Clone)]
+pub struct KeyHasher(foldhash::quality::FixedState);
+
+impl KeyHasher {
+    /// A hasher that an outsider who does not know `seed` cannot make collide.
+    pub fn new(seed: u64) -> Self {
+        Self(foldhash::quality::FixedState::with_seed(seed))
+    }
+
+    /// The hash of a key's bytes.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        hasher.write(key);
+        hasher.finish()
+    }
+
+    /// Slot and hash of a key.
+    #[inline]
+    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
+        Key { bytes, hash: self.hash(bytes), slot: slot_of(bytes) }
+    }
+}
+
+/// All databases of a shard.
+pub struct Keyspace {
+    dbs: Vec<Db>,
+    garbage: Garbage,
+    hasher: KeyHasher,
+    /// Keys removed because their time had come.
+    pub expired: u64,
+}
+
+impl Keyspace {
+    /// `databases` empty databases.
+    pub fn new(databases: usize, hasher: KeyHasher) -> Self {
+        Self {
+            dbs: (0..databases).map(|_| Db::new()).collect(),
+            garbage: Garbage::default(),
+            hasher,
+            expired: 0,
+        }
+    }
+
+    /// The hasher that `Key`s for this keyspace come from.
+    pub fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    /// How many databases there are.
+    pub fn databases(&self) -> usize {
+        self.dbs.len()
+    }
+
+    /// Key counts and sizes of a database.
+    pub fn stats(&self, db: usize) -> DbStats {
+        self.dbs[db].stats()
+    }
+
+    /// The entry of a key that is there and has not expired. An expired one is removed on the way.
+    #[inline]
+    pub fn find(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
+        let table = &mut self.dbs[db];
+        if table.expires_count() != 0 && table.is_expired(key, now) {
+            table.remove(key);
+            self.expired += 1;
+            return None;
+        }
+        table.find(key)
+    }
+
+    /// Whether the key is there and has not expired.
+    pub fn contains(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
+        self.find(db, key, now).is_some()
+    }
+
+    /// Sets a key's value, whatever it was before, and its deadline: `None` for none. A deadline that has passed
+    /// removes the key.
+    pub fn set(&mut self, db: usize, key: Key<'_>, value: NewValue<'_>, expiry: Option<Millis>, now: Millis) {
+        if expiry.is_some_and(|at| at <= now) {
+            self.remove(db, key, now);
+            return;
+        }
+        self.dbs[db].set(key, value, expiry, now, &self.hasher);
+    }
+
+    /// Changes a string in place; the key must be there. Returns its new length.
+    pub fn edit_string(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        change: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<usize> {
+        self.dbs[db].edit_string(key, change)
+    }
+
+    /// Removes a key; true if it was there and had not expired.
+    pub fn remove(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
+        self.take(db, key, now).is_some()
+    }
+
+    /// Removes a key and returns its value and deadline, if it was there and had not expired.
+    pub fn take(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<Entry> {
+        let entry = self.dbs[db].remove(key)?;
+        if entry.expiry().is_some_and(|at| at <= now) {
+            self.expired += 1;
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// Gives a key a deadline or takes it away; false if the key is not there. A deadline that has passed removes it.
+    pub fn set_expiry(&mut self, db: usize, key: Key<'_>, expiry: Option<Millis>, now: Millis) -> bool {
+        if expiry.is_some_and(|at| at <= now) {
+            return self.remove(db, key, now);
+        }
+        if self.find(db, key, now).is_none() {
+            return false;
+        }
+        self.dbs[db].set_expiry(key, expiry, now);
+        true
+    }
+
+    /// Visits keys of a database in scan order from `from`, expired ones left out, until `visit` answers false, or about
+    /// `slots_max` slots have been looked at, or at `to`. Returns where to go on, `None` at the end. A key that is
+    /// there all the time is visited by a series of such calls exactly once.
+    pub fn walk(
+        &self,
+        db: usize,
+        from: ScanPosition,
+        to: Slot,
+        now: Millis,
+        visit: &mut dyn FnMut(&Entry) -> bool,
+    ) -> Option<ScanPosition> {
+        self.dbs[db].walk(from, to, &mut |entry| {
+            if entry.expiry().is_some_and(|at| at <= now) { true } else { visit(entry) }
+        })
+    }
+
+    /// A key picked about evenly by `random`, not expired; `None` if there is none.
+    pub fn random_key(&self, db: usize, now: Millis, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            let entry = self.dbs[db].pick(random())?;
+            if entry.expiry().is_none_or(|at| at > now) {
+                return Some(entry.key().to_vec());
+            }
+        }
+        let mut found = None;
+        self.walk(db, ScanPosition::START, Slot::END, now, &mut |entry| {
+            found = Some(entry.key().to_vec());
+            false
+        });
+        found
+    }
+
+    /// Empties a database. Its memory is freed by and by (see `free_some`).
+    pub fn flush(&mut self, db: usize) {
+        let old = std::mem::replace(&mut self.dbs[db], Db::new());
+        self.garbage.push(old);
+    }
+
+    /// Exchanges two databases.
+    pub fn swap(&mut self, a: usize, b: usize) {
+        self.dbs.swap(a, b);
+    }
+
+    /// Frees about `budget` entries of flushed databases; true while more are left.
+    pub fn free_some(&mut self, budget: usize) -> bool {
+        self.garbage.free_some(budget)
+    }
+
+    /// Removes keys whose time has come, handling at most about `budget` keys; true while more are due.
+    pub fn expire_some(&mut self, now: Millis, budget: usize) -> bool {
+        let mut more = false;
+        for db in &mut self.dbs {
+            let (removed, left) = db.expire_some(now, budget, &self.hasher);
+            self.expired += removed;
+            more |= left;
+        }
+        more
+    }
+
+    /// When `expire_some` has something to do next.
+    pub fn next_expiry(&self, now: Millis) -> Option<Millis> {
+        self.dbs.iter().filter_map(|db| db.next_expiry(now)).min()
+    }
+
+    /// Bytes of all entries, those that wait to be freed included.
+    pub fn entry_bytes(&self) -> u64 {
+        self.dbs.iter().map(|db| db.stats().bytes).sum::<u64>() + self.garbage.bytes()
+    }
+}

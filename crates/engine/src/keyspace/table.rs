@@ -1,0 +1,440 @@
+//! The table of one hash slot: entries in the order of their hashes.
+//!
+//! A leaf is one array of words kept sorted by a 16-bit piece of the hash, the tag, with gaps: linear probing from a
+//! home position that grows with the tag, insertion in tag order (ordered hash tables, Amble and Knuth 1974; the
+//! home needs nothing but the tag, so a leaf is resized without touching an entry). A leaf that outgrows
+//! [`LEAF_LEN_MAX`] becomes a branch of 256 nodes by the next eight bits, as in a hash trie, so that no resize, however
+//! many keys share one hash tag, is longer than one leaf. The order is that of the whole hash at every size, hence a
+//! scan that remembers a position in it misses nothing whatever happens in between.
+//!
+//! Capacities follow the size classes of mimalloc: growth is by a seventh to a quarter, so the table costs 9 to 11
+//! bytes a key at every size, and slots reach their limits at different times.
+
+use super::entry::Entry;
+use super::word::{EntryMut, EntryRef, Word};
+
+/// Entries a leaf holds before it is split; splitting reads every key once (about 1 ms).
+pub(super) const LEAF_LEN_MAX: usize = 8192;
+const FANOUT: usize = 256;
+const LEVEL_BITS: u32 = 8;
+/// Levels below which a leaf is no longer split, for want of hash bits.
+const LEVEL_MAX: u32 = 4;
+
+/// Words in the order of their tags, some of them free; the last one always is.
+#[derive(Default)]
+pub(super) struct Leaf {
+    words: Box<[Word]>,
+    len: u32,
+}
+
+/// One node of a slot's table.
+pub(super) enum Node {
+    Leaf(Leaf),
+    Branch(Box<[Node; FANOUT]>),
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::Leaf(Leaf::default())
+    }
+}
+
+/// The piece of a hash that a leaf on `level` is sorted by.
+#[inline]
+const fn tag_at(hash: u64, level: u32) -> u16 {
+    ((hash << (LEVEL_BITS * level)) >> 48) as u16
+}
+
+#[inline]
+const fn child_at(hash: u64, level: u32) -> usize {
+    ((hash << (LEVEL_BITS * level)) >> 56) as usize
+}
+
+/// The least capacity of at least `words` that the allocator has a size class for: 4, 8, then four steps per doubling.
+const fn capacity_for(words: usize) -> usize {
+    if words <= 8 {
+        return if words <= 4 { 4 } else { 8 };
+    }
+    let step = words.next_power_of_two() / 8;
+    words.div_ceil(step) * step
+}
+
+/// Home positions of a leaf of `capacity` words; the rest takes what is pushed past the last home.
+#[inline]
+const fn homes(capacity: usize) -> usize {
+    capacity - 1 - capacity / 16
+}
+
+#[inline]
+const fn home(tag: u16, capacity: usize) -> usize {
+    (tag as usize * homes(capacity)) >> 16
+}
+
+impl Leaf {
+    #[inline]
+    fn find(&self, tag: u16, key: &[u8]) -> Option<usize> {
+        if self.words.is_empty() {
+            return None;
+        }
+        let from = home(tag, self.words.len());
+        for (offset, word) in self.words[from..].iter().enumerate() {
+            if word.is_free() || word.tag() > tag {
+                return None;
+            }
+            if word.tag() == tag && word.entry().key() == key {
+                return Some(from + offset);
+            }
+        }
+        None
+    }
+
+    /// Puts a new entry in; its key must not be there.
+    fn insert(&mut self, tag: u16, entry: Entry) {
+        let mut word = Word::new(tag, entry);
+        loop {
+            match self.try_insert(word) {
+                Ok(()) => return,
+                Err(back) => word = back,
+            }
+            self.resize(self.words.len() + 1);
+        }
+    }
+
+    fn try_insert(&mut self, word: Word) -> Result<(), Word> {
+        let capacity = self.words.len();
+        if capacity == 0 || self.len as usize >= homes(capacity) - homes(capacity) / 10 {
+            return Err(word);
+        }
+        let mut at = home(word.tag(), capacity);
+        while !self.words[at].is_free() && self.words[at].tag() <= word.tag() {
+            at += 1;
+        }
+        let Some(gap) = self.words[at..capacity - 1].iter().position(Word::is_free) else { return Err(word) };
+        self.words[at..=at + gap].rotate_right(1);
+        self.words[at] = word;
+        self.len += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, at: usize) -> Entry {
+        let capacity = self.words.len();
+        let entry = self.words[at].take().expect("the caller found an entry here");
+        let run = self.words[at + 1..]
+            .iter()
+            .enumerate()
+            .take_while(|(offset, word)| !word.is_free() && home(word.tag(), capacity) <= at + offset)
+            .count();
+        self.words[at..=at + run].rotate_left(1);
+        self.len -= 1;
+        if capacity > 8 && (self.len as usize) < capacity / 2 {
+            self.resize(self.len as usize + self.len as usize / 4 + 2);
+        }
+        entry
+    }
+
+    /// Moves all words into an array of at least `capacity` words.
+    fn resize(&mut self, capacity: usize) {
+        let mut capacity = capacity_for(capacity.max(4));
+        let mut words = std::mem::take(&mut self.words);
+        'larger: loop {
+            let mut target: Box<[Word]> = std::iter::repeat_with(|| Word::FREE).take(capacity).collect();
+            let mut next = 0;
+            for word in words.iter_mut().filter(|word| !word.is_free()) {
+                let at = next.max(home(word.tag(), capacity));
+                if at + 1 >= capacity {
+                    // Too tight at the end: take what was moved back, in order, and try the next size.
+                    let moved: Vec<Word> = target.into_iter().filter(|word| !word.is_free()).collect();
+                    words =
+                        moved.into_iter().chain(words.into_iter().filter(|word| !word.is_free())).collect();
+                    capacity = capacity_for(capacity + 1);
+                    continue 'larger;
+                }
+                std::mem::swap(&mut target[at], word);
+                next = at + 1;
+            }
+            self.words = target;
+            return;
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Word> {
+        self.words.iter().filter(|word| !word.is_free())
+    }
+}
+
+/// A place in the order of hashes: entries with a hash below it are done.
+pub(super) type Position = u64;
+
+impl Node {
+    /// The entry of `key`, whose hash is `hash`.
+    #[inline]
+    pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_>> {
+        let (leaf, level) = self.leaf_mut(hash);
+        let at = leaf.find(tag_at(hash, level), key)?;
+        Some(leaf.words[at].entry_mut())
+    }
+
+    #[inline]
+    fn leaf_mut(&mut self, hash: u64) -> (&mut Leaf, u32) {
+        let (mut node, mut level) = (self, 0);
+        loop {
+            match node {
+                Self::Leaf(leaf) => return (leaf, level),
+                Self::Branch(children) => node = &mut children[child_at(hash, level)],
+            }
+            level += 1;
+        }
+    }
+
+    /// Puts a new entry in; its key must not be there. `hash_of` is asked for the other keys' hashes on a split.
+    pub(super) fn insert(&mut self, hash: u64, entry: Entry, hash_of: impl Fn(&[u8]) -> u64) {
+        let (mut node, mut level) = (self, 0);
+        while let Self::Branch(children) = node {
+            node = &mut children[child_at(hash, level)];
+            level += 1;
+        }
+        let Self::Leaf(leaf) = node else { return };
+        leaf.insert(tag_at(hash, level), entry);
+        if leaf.len as usize > LEAF_LEN_MAX && level < LEVEL_MAX {
+            let mut children: Box<[Self; FANOUT]> = Box::new(std::array::from_fn(|_| Self::default()));
+            for entry in leaf.words.iter_mut().filter_map(Word::take) {
+                let hash = hash_of(entry.key());
+                let Self::Leaf(child) = &mut children[child_at(hash, level)] else { continue };
+                child.insert(tag_at(hash, level + 1), entry);
+            }
+            *node = Self::Branch(children);
+        }
+    }
+
+    /// Takes the entry of `key` out.
+    pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
+        let (leaf, level) = self.leaf_mut(hash);
+        let at = leaf.find(tag_at(hash, level), key)?;
+        Some(leaf.remove(at))
+    }
+
+    /// Entries in it, walking branches.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.len as usize,
+            Self::Branch(children) => children.iter().map(Self::len).sum(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Leaf(leaf) if leaf.len == 0)
+    }
+
+    /// Bytes of the tables themselves.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> usize {
+        match self {
+            Self::Leaf(leaf) => leaf.words.len() * size_of::<Word>(),
+            Self::Branch(children) => {
+                size_of::<[Self; FANOUT]>() + children.iter().map(Self::table_bytes).sum::<usize>()
+            }
+        }
+    }
+
+    /// Calls `visit` for entries in the order of their hashes from `from` on. Stops, when `visit` has answered false, at the
+    /// next position that lies between two different hashes; returns it, or `None` at the end.
+    pub(super) fn walk(
+        &self,
+        from: Position,
+        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+    ) -> Option<Position> {
+        self.walk_level(from, 0, 0, visit)
+    }
+
+    /// `prefix` holds the hash bits of the levels above.
+    fn walk_level(
+        &self,
+        from: Position,
+        level: u32,
+        prefix: u64,
+        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+    ) -> Option<Position> {
+        match self {
+            Self::Leaf(leaf) => leaf.walk(from, level, prefix, visit),
+            Self::Branch(children) => {
+                let first = child_at(from, level);
+                for (idx, child) in children.iter().enumerate().skip(first) {
+                    let below = prefix | (idx as u64) << (56 - LEVEL_BITS * level);
+                    let from = if idx == first { from } else { below };
+                    if let Some(next) = child.walk_level(from, level + 1, below, visit) {
+                        return Some(next);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Takes leaves out, at most until `budget` entries are collected for dropping; true when nothing is left.
+    pub(super) fn free_some(&mut self, budget: &mut usize) -> bool {
+        match self {
+            Self::Leaf(leaf) => {
+                *budget = budget.saturating_sub(leaf.len as usize);
+                *leaf = Leaf::default();
+                true
+            }
+            Self::Branch(children) => {
+                for child in children.iter_mut().filter(|child| !child.is_empty()) {
+                    if *budget == 0 || !child.free_some(budget) {
+                        return false;
+                    }
+                }
+                *self = Self::default();
+                true
+            }
+        }
+    }
+}
+
+impl Leaf {
+    fn walk(
+        &self,
+        from: Position,
+        level: u32,
+        prefix: u64,
+        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+    ) -> Option<Position> {
+        let shift = 48 - LEVEL_BITS * level;
+        let first = tag_at(from, level);
+        let (mut stopped_at, mut go_on) = (None, true);
+        let start = if self.words.is_empty() { 0 } else { home(first, self.words.len()) };
+        for word in self.words[start..].iter().filter(|word| !word.is_free() && word.tag() >= first) {
+            if !go_on && stopped_at != Some(word.tag()) {
+                return Some(prefix | u64::from(word.tag()) << shift);
+            }
+            go_on &= visit(word.entry());
+            stopped_at = Some(word.tag());
+        }
+        if go_on {
+            return None;
+        }
+        // The end of the leaf: the next position is the first one after it.
+        let width = shift + 16;
+        if width >= 64 { None } else { prefix.checked_add(1 << width) }
+    }
+
+    /// An entry by its number in hash order.
+    fn nth(&self, nth: usize) -> Option<EntryRef<'_>> {
+        self.entries().nth(nth).map(Word::entry)
+    }
+}
+
+impl Node {
+    /// An entry picked by `random`, about evenly; `None` when the node is empty.
+    pub(super) fn pick(&self, random: u64) -> Option<EntryRef<'_>> {
+        match self {
+            Self::Leaf(leaf) => leaf.nth((random % u64::from(leaf.len.max(1))) as usize),
+            Self::Branch(children) => {
+                let from = (random % FANOUT as u64) as usize;
+                let (before, after) = children.split_at(from);
+                after.iter().chain(before).find(|child| !child.is_empty())?.pick(random / FANOUT as u64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::NewValue;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn mix(x: u64) -> u64 {
+        let x = (x ^ (x >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (x ^ (x >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+    }
+    fn hash(key: &[u8]) -> u64 {
+        key.iter().fold(7, |h, b| mix(h ^ u64::from(*b)))
+    }
+    fn entry(key: &[u8]) -> Entry {
+        Entry::new(key, NewValue::Slice(b"v"), None)
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map_whatever_the_hashes(
+            ops in prop::collection::vec((any::<bool>(), 0..60u8), 0..300), bits in 1..64u32
+        ) {
+            let squeeze = |key: &[u8]| hash(key) & (u64::MAX << (64 - bits));
+            let (mut node, mut model) = (Node::default(), BTreeMap::new());
+            for (add, key) in ops {
+                let key = [b'k', key];
+                if add && node.find(squeeze(&key), &key).is_none() {
+                    node.insert(squeeze(&key), entry(&key), squeeze);
+                    model.insert(key, ());
+                } else if !add {
+                    prop_assert_eq!(node.remove(squeeze(&key), &key).is_some(), model.remove(&key).is_some());
+                }
+                prop_assert_eq!(node.len(), model.len());
+                for key in model.keys() {
+                    prop_assert!(node.find(squeeze(key), key).is_some());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_walk_in_steps_returns_every_key_once_also_across_splits() {
+        let mut node = Node::default();
+        let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
+        for key in &keys {
+            node.insert(hash(key), entry(key), hash);
+        }
+        assert!(matches!(node, Node::Branch(_)));
+        let (mut seen, mut from) = (Vec::new(), Some(0));
+        while let Some(position) = from {
+            let mut left = 10;
+            from = node.walk(position, &mut |entry| {
+                seen.push(entry.key().to_vec());
+                left -= 1;
+                left > 0
+            });
+        }
+        let mut expected = keys;
+        expected.sort();
+        seen.sort();
+        assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn tables_cost_about_ten_bytes_a_key_at_every_size() {
+        let mut node = Node::default();
+        for key in 0..8000u32 {
+            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), hash);
+            if key >= 100 {
+                let per_key = node.table_bytes() as f64 / f64::from(key + 1);
+                assert!((8.0..13.0).contains(&per_key), "{per_key} bytes at {key} keys");
+            }
+        }
+    }
+
+    #[test]
+    fn deleting_shrinks_and_freeing_is_bounded() {
+        let mut node = Node::default();
+        for key in 0..20_000u32 {
+            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), hash);
+        }
+        let full = node.table_bytes();
+        for key in 0..19_000u32 {
+            assert!(node.remove(hash(&key.to_le_bytes()), &key.to_le_bytes()).is_some());
+        }
+        assert!(node.table_bytes() < full / 4, "{} of {full}", node.table_bytes());
+        let mut steps = 0;
+        loop {
+            let mut budget = 100;
+            steps += 1;
+            if node.free_some(&mut budget) {
+                break;
+            }
+        }
+        assert!(steps > 3);
+        assert!(node.is_empty());
+    }
+}

@@ -1,0 +1,320 @@
+//! Everything of one core except input and output: sessions, a shard of the keys, and its end of the transactions.
+//!
+//! The runtime and the simulator drive it the same way: bytes and mailbox batches go in, output and batches come out.
+//! The life of a command is told in docs/life-of-a-command.md; `dispatch` runs commands, `participant` and
+//! `coordinator` are the two sides of a command over several shards (docs/transactions.md).
+
+use crate::commands::CommandTable;
+use crate::coordinator::Coordinator;
+use crate::ctx::{HostRequest, Rng, Shard};
+use crate::keyspace::{KeyHasher, Keyspace, Millis};
+use crate::message::{Batch, TxMessage};
+use crate::participant::Participant;
+use crate::session::{CloseWhen, IoState, Peer, SessionId, Sessions};
+use crate::settings::Settings;
+use crate::slot::{ShardId, SlotMap};
+use crate::stats::ShardStats;
+use bytes::Bytes;
+use corelane_resp::{Limits, Reply, Span};
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+
+/// Expired keys and stale hints handled per tick; one costs up to a microsecond.
+const EXPIRE_BUDGET: usize = 256;
+/// Flushed entries freed per tick; one costs up to 0.2 microseconds.
+const FREE_BUDGET: usize = 1024;
+/// Emptied batches kept for the next turns.
+const BATCH_POOL_MAX: usize = 16;
+
+/// Ways to break the protocol on purpose, so that the simulator can show that its checker notices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Participants let go of their intents as soon as they have granted them.
+    pub release_early: bool,
+}
+
+/// How to make a node.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Which shard this is.
+    pub me: ShardId,
+    /// How many there are.
+    pub shards: u16,
+    /// The process's random seed, the same for all shards.
+    pub seed: u64,
+    /// The configuration.
+    pub settings: Settings,
+    /// For tests only.
+    pub faults: Faults,
+}
+
+/// One core's engine.
+pub struct Node {
+    pub(crate) sessions: Sessions,
+    pub(crate) core: Core,
+    pub(crate) participant: Participant,
+    pub(crate) coordinator: Coordinator,
+    pub(crate) faults: Faults,
+}
+
+/// What running a command needs beside its session.
+pub(crate) struct Core {
+    pub(crate) shard: Shard,
+    pub(crate) table: CommandTable,
+    pub(crate) limits: Limits,
+    /// What goes to the other shards, by destination.
+    pub(crate) outboxes: Vec<Box<Batch>>,
+    /// Transaction messages from this shard to itself.
+    pub(crate) local: VecDeque<TxMessage>,
+    /// Sessions with news for the runtime.
+    pub(crate) dirty: Vec<SessionId>,
+    /// Sessions that can go on with what they have.
+    pub(crate) resume: Vec<SessionId>,
+    /// Scratch: reply of a command that must wait for earlier ones.
+    pub(crate) scratch: Reply,
+    /// Scratch: where the arguments of the command at hand lie.
+    pub(crate) spans: Vec<Span>,
+    /// Scratch: its large arguments.
+    pub(crate) owned: Vec<Bytes>,
+    /// Scratch: hashes of its keys.
+    pub(crate) hashes: Vec<u64>,
+    /// The command being run, for the report of a panic.
+    pub(crate) current: Option<&'static str>,
+    pool: Vec<Box<Batch>>,
+}
+
+impl Node {
+    /// A node without keys or connections.
+    pub fn new(config: NodeConfig) -> Self {
+        let limits = Limits { bulk_len_max: config.settings.proto_max_bulk_len, ..Limits::default() };
+        let hasher = KeyHasher::new(config.seed);
+        let shard = Shard {
+            me: config.me,
+            slots: SlotMap::new(config.shards),
+            keyspace: Keyspace::new(config.settings.databases, hasher),
+            rng: Rng::new(config.seed ^ (u64::from(config.me.0) << 48)),
+            stats: ShardStats::default(),
+            settings: config.settings,
+            host_request: None,
+        };
+        let core = Core {
+            shard,
+            table: CommandTable::new(),
+            limits,
+            outboxes: (0..config.shards).map(|_| Box::default()).collect(),
+            local: VecDeque::new(),
+            dirty: Vec::new(),
+            resume: Vec::new(),
+            scratch: Reply::default(),
+            spans: Vec::new(),
+            owned: Vec::new(),
+            hashes: Vec::new(),
+            current: None,
+            pool: Vec::new(),
+        };
+        Self {
+            sessions: Sessions::default(),
+            core,
+            participant: Participant::default(),
+            coordinator: Coordinator::default(),
+            faults: config.faults,
+        }
+    }
+
+    /// A new connection.
+    pub fn open(&mut self, peer: Peer, now: Millis) -> SessionId {
+        let shard = &mut self.core.shard;
+        shard.stats.connections_received += 1;
+        self.sessions.open(peer, now, shard.me.0, shard.slots.n())
+    }
+
+    /// Bytes that arrived on a connection. Runs every complete command that may be run now.
+    pub fn feed(&mut self, id: SessionId, bytes: &[u8], now: Millis) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.client.bytes_in += bytes.len() as u64;
+        session.client.last_active = now;
+        self.core.shard.stats.bytes_in += bytes.len() as u64;
+        self.core.consume(&mut self.coordinator, &mut self.participant, session, id, bytes, now);
+        self.pump(now);
+    }
+
+    /// While a large argument is received: where its next bytes go. The runtime may receive straight into it.
+    pub fn bulk_space(&mut self, id: SessionId) -> Option<&mut [MaybeUninit<u8>]> {
+        self.sessions.get_mut(id)?.bulk_space()
+    }
+
+    /// So many bytes of [`Self::bulk_space`] have been written.
+    pub fn bulk_filled(&mut self, id: SessionId, len: usize, now: Millis) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.bulk_filled(len);
+            session.client.bytes_in += len as u64;
+            session.client.last_active = now;
+            self.core.shard.stats.bytes_in += len as u64;
+            self.core.consume(&mut self.coordinator, &mut self.participant, session, id, &[], now);
+        }
+        self.pump(now);
+    }
+
+    /// The connection is gone. Commands under way finish, their replies are dropped.
+    pub fn close(&mut self, id: SessionId) {
+        self.sessions.close(id);
+    }
+
+    /// Moves the sessions with news since the last call into `into`, each once.
+    pub fn take_dirty(&mut self, into: &mut Vec<SessionId>) {
+        into.append(&mut self.core.dirty);
+    }
+
+    /// What is to be done for a session; `None` if it is gone.
+    pub fn session_state(&mut self, id: SessionId) -> Option<IoState<'_>> {
+        let settings = &self.core.shard.settings;
+        let session = self.sessions.get_mut(id)?;
+        session.dirty = false;
+        Some(session.io_state(settings.output_backlog_max))
+    }
+
+    /// The runtime has taken so many bytes of a session's output to send them.
+    pub fn output_taken(&mut self, id: SessionId, bytes: usize) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.output_taken(bytes);
+        }
+    }
+
+    /// So many bytes of the output taken have left.
+    pub fn sent(&mut self, id: SessionId, bytes: usize, now: Millis) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.output_sent(bytes);
+        self.core.shard.stats.bytes_out += bytes as u64;
+        self.core.after_change(session, id);
+        self.pump(now);
+    }
+
+    /// A batch from another shard.
+    pub fn receive(&mut self, from: ShardId, mut batch: Box<Batch>, now: Millis) {
+        for message in std::mem::take(&mut batch.txs) {
+            self.handle(from, message, now);
+        }
+        self.serve(from, &batch, now);
+        self.deliver(&mut batch);
+        batch.recycle();
+        self.core.recycle(batch);
+        self.pump(now);
+    }
+
+    /// What is to be sent to another shard; `None` if nothing is.
+    pub fn take_outbox(&mut self, to: ShardId) -> Option<Box<Batch>> {
+        let outbox = &mut self.core.outboxes[usize::from(to.0)];
+        if outbox.is_empty() {
+            return None;
+        }
+        let fresh = self.core.pool.pop().unwrap_or_default();
+        Some(std::mem::replace(outbox, fresh))
+    }
+
+    /// A bounded piece of background work: expiry, freeing, long commands. True if there is more to do at once.
+    pub fn tick(&mut self, now: Millis) -> bool {
+        let keyspace = &mut self.core.shard.keyspace;
+        let mut more = keyspace.expire_some(now, EXPIRE_BUDGET);
+        more |= keyspace.free_some(FREE_BUDGET);
+        if self.participant.has_jobs() {
+            more |= self.step_job(now);
+            self.pump(now);
+        }
+        more
+    }
+
+    /// When [`Self::tick`] has something to do although nothing arrives.
+    pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
+        self.core.shard.keyspace.next_expiry(now)
+    }
+
+    /// The command being run; for the report of a panic.
+    pub fn current_command(&self) -> Option<&'static str> {
+        self.core.current
+    }
+
+    /// Counters, for the runtime to add its own.
+    pub fn stats_mut(&mut self) -> &mut ShardStats {
+        &mut self.core.shard.stats
+    }
+
+    /// Connections open.
+    pub fn connections(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// What a command has asked of the process since the last call.
+    pub fn request(&mut self) -> Option<HostRequest> {
+        self.core.shard.host_request.take()
+    }
+
+    /// Handles messages of this shard to itself, and lets sessions go on that can, until there is nothing left.
+    pub(crate) fn pump(&mut self, now: Millis) {
+        loop {
+            if let Some(message) = self.core.local.pop_front() {
+                self.handle(self.core.shard.me, message, now);
+            } else if let Some(id) = self.core.resume.pop() {
+                let Some(session) = self.sessions.get_mut(id) else { continue };
+                session.resuming = false;
+                self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
+            } else {
+                self.core.current = None;
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, batch: &mut Batch) {
+        let mut at = 0;
+        while let Some((id, seq, bytes, next)) = batch.reply_at(at) {
+            at = next;
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            session.order.deliver(seq, bytes, &mut session.out);
+            self.core.after_change(session, id);
+        }
+        for (id, seq, reply) in batch.take_large_replies() {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            session.order.deliver_large(seq, reply, &mut session.out);
+            self.core.after_change(session, id);
+        }
+    }
+}
+
+impl Core {
+    /// Lists a session for the runtime and for being run on, as its state asks for.
+    #[inline]
+    pub(crate) fn after_change(&mut self, session: &mut crate::session::Session, id: SessionId) {
+        let settings = &self.shard.settings;
+        if settings.output_buffer_limit != 0 && session.output_len() > settings.output_buffer_limit {
+            self.shard.stats.output_limit_disconnections += u64::from(session.client.close.is_none());
+            session.client.close = Some(CloseWhen::Now);
+        }
+        let backlog_max = settings.output_backlog_max;
+        if !session.resuming && session.has_work() && session.can_run(backlog_max) {
+            session.resuming = true;
+            self.resume.push(id);
+        }
+        let news = !session.out.is_empty()
+            || session.client.close.is_some()
+            || session.in_bulk()
+            || session.reading_changed(backlog_max);
+        if !session.dirty && news {
+            session.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    pub(crate) fn send(&mut self, to: ShardId, message: TxMessage) {
+        if to == self.shard.me {
+            self.local.push_back(message);
+        } else {
+            self.outboxes[usize::from(to.0)].txs.push(message);
+        }
+    }
+
+    fn recycle(&mut self, batch: Box<Batch>) {
+        if self.pool.len() < BATCH_POOL_MAX {
+            self.pool.push(batch);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The side of a command over several shards that owns keys: intents, parts and stages; and commands that wait.
+//!
+//! The protocol is told in docs/transactions.md. A single-shard command that meets a foreign intent on its key is
+//! parked here under a ticket of its own and runs when the ticket is granted.
+
+use crate::args::{Args, OwnedArgs};
+use crate::command::{Command, Merge, Plan, Scope};
+use crate::ctx::{Ctx, KeySelection, PartResult, Payload};
+use crate::execute::{PartRun, run_part, run_whole};
+use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
+use crate::keyspace::Millis;
+use crate::message::{LockRequest, RequestHead, TxId, TxMessage};
+use crate::node::Node;
+use crate::slot::ShardId;
+use corelane_resp::Reply;
+use hashbrown::HashMap;
+use std::collections::VecDeque;
+
+/// Where a parked command came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) from: ShardId,
+    pub(crate) head: RequestHead,
+}
+
+/// What a ticket is for.
+enum Waiter {
+    Tx(TxId),
+    Single { origin: Origin, command: &'static Command, args: OwnedArgs },
+}
+
+/// A transaction that holds intents here, or waits for them.
+struct Held {
+    request: Box<LockRequest>,
+    ticket: Option<Ticket>,
+}
+
+/// A part that is run in steps.
+struct Job {
+    tx: TxId,
+    result: PartResult,
+    resume: u64,
+}
+
+/// The participant's state of one shard.
+#[derive(Default)]
+pub(crate) struct Participant {
+    intents: Intents,
+    waiters: HashMap<Ticket, Waiter>,
+    held: HashMap<TxId, Held>,
+    jobs: VecDeque<Job>,
+}
+
+fn mode_of(command: &Command) -> Mode {
+    if command.is_write() { Mode::Exclusive } else { Mode::Shared }
+}
+
+/// The intents that a single-shard command would need.
+fn single_scope<'a>(command: &Command, hashes: &'a [u64]) -> IntentScope<'a> {
+    if matches!(command.plan, Plan::Routed { .. }) { IntentScope::Whole } else { IntentScope::Keys(hashes) }
+}
+
+impl Participant {
+    /// Whether a single-shard command has to wait behind an intent. If so, `hashes` holds its keys'.
+    #[inline]
+    pub(crate) fn must_wait(
+        &self,
+        shard: &crate::ctx::Shard,
+        hashes: &mut Vec<u64>,
+        command: &Command,
+        args: Args<'_>,
+    ) -> bool {
+        if self.intents.is_idle() {
+            return false;
+        }
+        hashes.clear();
+        let hasher = shard.keyspace.hasher();
+        if let Some(range) = command.key_range(args) {
+            hashes.extend(range.indices().filter_map(|idx| args.get(idx)).map(|key| hasher.hash(key)));
+        }
+        if hashes.is_empty() && !matches!(command.plan, Plan::Routed { .. }) {
+            return false;
+        }
+        self.intents.conflicts(single_scope(command, hashes), mode_of(command))
+    }
+
+    /// Lets a command wait for its turn.
+    pub(crate) fn park(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, hashes: &[u64]) {
+        let (ticket, granted) = self.intents.enqueue(single_scope(command, hashes), mode_of(command));
+        assert!(!granted, "a command is parked only when it conflicts");
+        self.waiters.insert(ticket, Waiter::Single { origin, command, args: args.to_owned() });
+    }
+
+    /// Whether a part is being run in steps.
+    pub(crate) fn has_jobs(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+}
+
+impl Node {
+    /// Handles a message of a transaction, whichever side it is for.
+    pub(crate) fn handle(&mut self, from: ShardId, message: TxMessage, now: Millis) {
+        match message {
+            TxMessage::Lock(request) => self.on_lock(request, now),
+            TxMessage::Run { tx, stage, key, payload, last } => {
+                self.on_run(tx, stage, key, payload, last, now)
+            }
+            TxMessage::Release(tx) => self.on_release(tx, now),
+            TxMessage::Granted(tx, result) => self.on_granted(from, tx, result),
+            TxMessage::Refused(tx) => self.on_refused(tx),
+            TxMessage::Ran(tx, result) => self.on_ran(from, tx, result),
+        }
+    }
+
+    fn on_lock(&mut self, request: Box<LockRequest>, now: Millis) {
+        let (tx, command) = (request.tx, request.command);
+        let hashes: Vec<u64> = {
+            let hasher = self.core.shard.keyspace.hasher();
+            request.keys.iter().map(|idx| hasher.hash(request.args.args().at(*idx as usize))).collect()
+        };
+        let scope = match command.scope {
+            Scope::Nothing => {
+                self.participant.held.insert(tx, Held { request, ticket: None });
+                return self.grant(tx, now);
+            }
+            Scope::Whole => IntentScope::Whole,
+            Scope::Keys => IntentScope::Keys(&hashes),
+        };
+        let intents = &mut self.participant.intents;
+        let (ticket, granted) = if request.wait {
+            intents.enqueue(scope, mode_of(command))
+        } else {
+            match intents.try_acquire(scope, mode_of(command)) {
+                Some(ticket) => (ticket, true),
+                None => return self.core.send(tx.coordinator, TxMessage::Refused(tx)),
+            }
+        };
+        self.participant.held.insert(tx, Held { request, ticket: Some(ticket) });
+        if granted {
+            self.grant(tx, now);
+        } else {
+            self.participant.waiters.insert(ticket, Waiter::Tx(tx));
+        }
+    }
+
+    /// The intents are held: run the reading part, if there is one, and tell the coordinator.
+    fn grant(&mut self, tx: TxId, now: Millis) {
+        let Some(held) = self.participant.held.get(&tx) else { return };
+        let command = held.request.command;
+        let reads = match command.plan {
+            Plan::EachShard { .. } => !command.is_write(),
+            _ => true,
+        };
+        if self.faults.release_early
+            && let Some(ticket) = self.participant.held.get_mut(&tx).and_then(|held| held.ticket.take())
+        {
+            self.release(ticket, now);
+        }
+        if !reads {
+            return self.core.send(tx.coordinator, TxMessage::Granted(tx, PartResult::default()));
+        }
+        self.run_reading_part(tx, PartResult::default(), 0, now);
+    }
+
+    fn run_reading_part(&mut self, tx: TxId, mut result: PartResult, resume: u64, now: Millis) {
+        let Some(held) = self.participant.held.get(&tx) else { return };
+        let request = &held.request;
+        result.reply.set_proto(request.proto);
+        let (run, merge) = match request.command.plan {
+            Plan::EachShard { part, merge } => (part, Some(merge)),
+            Plan::Staged { read, .. } => (read, None),
+            _ => unreachable!("only these plans are locked"),
+        };
+        let whole = request.command.scope == Scope::Nothing;
+        let ctx = Ctx {
+            shard: &mut self.core.shard,
+            sessions: whole.then_some(&self.sessions),
+            db: request.db.into(),
+            now,
+            keys: KeySelection::List(&request.keys),
+            stage: 0,
+            payload: Payload::None,
+            resume,
+            elements: 0,
+        };
+        self.core.current = Some(request.command.name);
+        let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), result);
+        if let Some(resume) = again {
+            self.participant.jobs.push_back(Job { tx, result, resume });
+            return;
+        }
+        result.keys.clone_from(&request.keys);
+        self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
+    }
+
+    /// Goes on with one part that is run in steps; true if any is left.
+    pub(crate) fn step_job(&mut self, now: Millis) -> bool {
+        if let Some(job) = self.participant.jobs.pop_front() {
+            self.run_reading_part(job.tx, job.result, job.resume, now);
+        }
+        self.participant.has_jobs()
+    }
+
+    fn on_run(&mut self, tx: TxId, stage: u8, key: Option<u32>, payload: Payload, last: bool, now: Millis) {
+        let Some(held) = self.participant.held.get(&tx) else { return };
+        let request = &held.request;
+        let (run, merge): (_, Option<Merge>) = match request.command.plan {
+            Plan::EachShard { part, merge } => (part, Some(merge)),
+            Plan::Staged { write, .. } => (write, None),
+            _ => unreachable!("only these plans are run in stages"),
+        };
+        let one = key.map(|key| [key]);
+        let keys = one.as_ref().map_or(&request.keys[..], |one| &one[..]);
+        let ctx = Ctx {
+            shard: &mut self.core.shard,
+            sessions: None,
+            db: request.db.into(),
+            now,
+            keys: KeySelection::List(keys),
+            stage,
+            payload,
+            resume: 0,
+            elements: 0,
+        };
+        self.core.current = Some(request.command.name);
+        let empty = PartResult { reply: Reply::new(request.proto), ..PartResult::default() };
+        let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), empty);
+        assert!(again.is_none(), "writing parts are not run in steps");
+        result.keys = keys.to_vec();
+        self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
+        if last {
+            self.on_release(tx, now);
+        }
+    }
+
+    fn on_release(&mut self, tx: TxId, now: Millis) {
+        let Some(held) = self.participant.held.remove(&tx) else { return };
+        if let Some(ticket) = held.ticket {
+            self.release(ticket, now);
+        }
+    }
+
+    /// Lets intents go and runs what was waiting for them, and what waited for that.
+    fn release(&mut self, ticket: Ticket, now: Millis) {
+        let mut granted = Vec::new();
+        self.participant.intents.release(ticket, &mut granted);
+        let mut granted = VecDeque::from(granted);
+        while let Some(ticket) = granted.pop_front() {
+            match self.participant.waiters.remove(&ticket) {
+                Some(Waiter::Tx(tx)) => self.grant(tx, now),
+                Some(Waiter::Single { origin, command, args }) => {
+                    self.run_parked(origin, command, args.args(), now);
+                    let mut next = Vec::new();
+                    self.participant.intents.release(ticket, &mut next);
+                    granted.extend(next);
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn run_parked(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, now: Millis) {
+        let head = origin.head;
+        self.core.current = Some(command.name);
+        if origin.from != self.core.shard.me {
+            return self.core.reply_to(origin.from, head, |shard, reply| {
+                run_whole(shard, command, head.db.into(), now, args, reply)
+            });
+        }
+        let mut reply = Reply::new(head.proto);
+        if let Err(error) = run_whole(&mut self.core.shard, command, head.db.into(), now, args, &mut reply) {
+            reply.clear();
+            crate::ctx::write_error(&mut self.core.shard, &error, &mut reply);
+        }
+        if let Some(session) = self.sessions.get_mut(head.session) {
+            session.order.deliver_large(head.seq, reply, &mut session.out);
+            self.core.after_change(session, head.session);
+        }
+    }
+}

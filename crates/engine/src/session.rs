@@ -1,0 +1,334 @@
+//! One connection: its client's attributes, input that is not a whole command yet, replies owed and output to send.
+//!
+//! A session is a plain state machine without a socket: bytes go in, bytes come out. Running the commands is the
+//! node's business (`node`).
+
+use crate::args::OwnedArgs;
+use crate::command::Command;
+use crate::keyspace::Millis;
+use crate::reply_order::ReplyOrder;
+use bytes::Bytes;
+use corelane_resp::{Parser, Proto, Reply, Span};
+use slab::Slab;
+use std::mem::MaybeUninit;
+
+/// Replies a connection may owe before no more of its commands are run.
+const OWED_MAX: usize = 4096;
+/// Unprocessed input after which a connection that cannot run commands is no longer read from.
+const INPUT_BACKLOG_MAX: usize = 64 << 10;
+/// The generation of a session fits this many bits.
+const GENERATION_MASK: u32 = (1 << 24) - 1;
+
+/// Names a session: its place in the slab, and how often that place was used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionId {
+    /// Place in the slab.
+    pub idx: u32,
+    /// Below 2^24; wraps.
+    pub generation: u32,
+}
+
+/// What the runtime knows of a new connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// The other end, as CLIENT LIST shows it.
+    pub addr: String,
+    /// Our end.
+    pub laddr: String,
+    /// The descriptor.
+    pub fd: i32,
+    /// A Unix socket.
+    pub unix: bool,
+}
+
+/// When the runtime must close a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseWhen {
+    /// As soon as all output has been sent.
+    AfterOutput,
+    /// At once.
+    Now,
+}
+
+/// Attributes of a client that commands read and change.
+#[derive(Debug)]
+pub struct Client {
+    /// Unique in the process, counts up on each shard.
+    pub id: u64,
+    /// Where it comes from.
+    pub peer: Peer,
+    /// CLIENT SETNAME.
+    pub name: Box<[u8]>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Box<[u8]>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_version: Box<[u8]>,
+    /// The selected database.
+    pub db: usize,
+    /// The protocol of its replies.
+    pub proto: Proto,
+    /// When it connected.
+    pub created: Millis,
+    /// When its last command came.
+    pub last_active: Millis,
+    /// The last command, and for a subcommand its container.
+    pub last_command: (&'static str, Option<&'static str>),
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Commands run.
+    pub commands: u64,
+    /// Set by QUIT and by errors after which the connection makes no sense.
+    pub close: Option<CloseWhen>,
+}
+
+/// A large argument that is being received into its own allocation.
+#[derive(Debug)]
+struct Bulk {
+    payload: Vec<u8>,
+    /// Payload and line end.
+    want: usize,
+}
+
+/// A command whose beginning has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Partial {
+    pub(crate) spans: Vec<Span>,
+    pub(crate) owned: Vec<Bytes>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Session {
+    /// What commands see of it.
+    pub client: Client,
+    pub(crate) out: Reply,
+    /// Output that the runtime has taken but not sent.
+    unsent: usize,
+    pub(crate) order: ReplyOrder,
+    pub(crate) input: Vec<u8>,
+    pub(crate) parser: Parser,
+    pub(crate) partial: Option<Box<Partial>>,
+    bulk: Option<Box<Bulk>>,
+    /// A command over several shards that waits for all replies before it.
+    pub(crate) blocked: Option<Box<(&'static Command, OwnedArgs)>>,
+    /// A command over several shards is under way.
+    pub(crate) in_transaction: bool,
+    /// Listed for the runtime.
+    pub(crate) dirty: bool,
+    /// Listed for being run on.
+    pub(crate) resuming: bool,
+    /// What the runtime was last told.
+    reading: bool,
+}
+
+/// What the runtime has to do for a session.
+pub struct IoState<'a> {
+    /// Send this; take it with [`Reply::take`] when no earlier send is under way.
+    pub output: &'a mut Reply,
+    /// Whether to go on receiving.
+    pub read: bool,
+    /// Whether to close.
+    pub close: Option<CloseWhen>,
+    /// Whether commands that have arrived whole are still to be answered: a connection whose peer has ended it waits for
+    /// these answers.
+    pub owes: bool,
+}
+
+impl Session {
+    fn new(client: Client) -> Self {
+        Self {
+            client,
+            out: Reply::default(),
+            unsent: 0,
+            order: ReplyOrder::default(),
+            input: Vec::new(),
+            parser: Parser::new(),
+            partial: None,
+            bulk: None,
+            blocked: None,
+            in_transaction: false,
+            dirty: false,
+            resuming: false,
+            reading: true,
+        }
+    }
+
+    /// Output that has not left the process.
+    pub fn output_len(&self) -> usize {
+        self.out.len() + self.unsent
+    }
+
+    /// Bytes of input that wait to be run.
+    pub fn input_len(&self) -> usize {
+        self.input.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.payload.len())
+    }
+
+    /// Whether the next command may be run now.
+    #[inline]
+    pub(crate) fn can_run(&self, output_backlog_max: usize) -> bool {
+        !self.in_transaction
+            && (self.blocked.is_none() || self.order.is_empty())
+            && self.client.close.is_none()
+            && self.order.len() < OWED_MAX
+            && self.output_len() <= output_backlog_max
+    }
+
+    /// Whether there is something to run once it may be.
+    pub(crate) fn has_work(&self) -> bool {
+        self.blocked.is_some() || !self.input.is_empty()
+    }
+
+    fn wants_read(&self, output_backlog_max: usize) -> bool {
+        self.client.close.is_none()
+            && (self.input.len() < INPUT_BACKLOG_MAX || self.can_run(output_backlog_max))
+    }
+
+    /// Whether what the runtime was told about reading is out of date.
+    pub(crate) fn reading_changed(&self, output_backlog_max: usize) -> bool {
+        self.reading != self.wants_read(output_backlog_max)
+    }
+
+    pub(crate) fn io_state(&mut self, output_backlog_max: usize) -> IoState<'_> {
+        self.reading = self.wants_read(output_backlog_max);
+        let settled = self.order.is_empty() && !self.in_transaction;
+        let close = match self.client.close {
+            Some(CloseWhen::AfterOutput) if !settled => None,
+            other => other,
+        };
+        let stuck = !self.input.is_empty() && !self.can_run(output_backlog_max);
+        let owes = !settled || self.blocked.is_some() || self.resuming || stuck;
+        IoState { output: &mut self.out, read: self.reading, close, owes }
+    }
+
+    /// The runtime has taken so many bytes of output.
+    pub(crate) fn output_taken(&mut self, bytes: usize) {
+        self.unsent += bytes;
+    }
+
+    pub(crate) fn output_sent(&mut self, bytes: usize) {
+        self.unsent = self.unsent.saturating_sub(bytes);
+        self.client.bytes_out += bytes as u64;
+    }
+
+    /// Makes room for a large argument; false if there is none in memory.
+    pub(crate) fn begin_bulk(&mut self, len: usize) -> bool {
+        let mut payload = Vec::new();
+        if payload.try_reserve_exact(len + 2).is_err() {
+            return false;
+        }
+        self.bulk = Some(Box::new(Bulk { payload, want: len + 2 }));
+        true
+    }
+
+    /// Whether a large argument is being received.
+    pub(crate) fn in_bulk(&self) -> bool {
+        self.bulk.is_some()
+    }
+
+    /// Takes what belongs to the large argument from the front of `bytes`; returns how much that was.
+    pub(crate) fn fill_bulk(&mut self, bytes: &[u8]) -> usize {
+        let Some(bulk) = &mut self.bulk else { return 0 };
+        let taken = bytes.len().min(bulk.want - bulk.payload.len());
+        bulk.payload.extend_from_slice(&bytes[..taken]);
+        taken
+    }
+
+    /// Where the next bytes of the large argument go.
+    pub(crate) fn bulk_space(&mut self) -> Option<&mut [MaybeUninit<u8>]> {
+        let bulk = self.bulk.as_mut()?;
+        let missing = bulk.want - bulk.payload.len();
+        Some(&mut bulk.payload.spare_capacity_mut()[..missing])
+    }
+
+    /// So many bytes of `bulk_space` have been written.
+    pub(crate) fn bulk_filled(&mut self, len: usize) {
+        if let Some(bulk) = &mut self.bulk {
+            let filled = bulk.payload.len() + len;
+            assert!(filled <= bulk.want, "more was received than there was room for");
+            // SAFETY: the capacity is `want`, and the caller has initialised `len` bytes behind the present length
+            // through `bulk_space`.
+            unsafe { bulk.payload.set_len(filled) };
+        }
+    }
+
+    /// If the large argument is complete, adds it to the arguments; true if that was so.
+    pub(crate) fn finish_bulk(&mut self) -> bool {
+        if !self.bulk.as_ref().is_some_and(|bulk| bulk.payload.len() == bulk.want) {
+            return false;
+        }
+        let Some(mut bulk) = self.bulk.take() else { return false };
+        bulk.payload.truncate(bulk.want - 2);
+        let partial = self.partial.get_or_insert_default();
+        partial.owned.push(Bytes::from(std::mem::take(&mut bulk.payload)));
+        self.parser.bulk_taken(&mut partial.spans, partial.owned.len() - 1);
+        true
+    }
+}
+
+/// The sessions of one shard.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    slab: Slab<(u32, Session)>,
+    generation: u32,
+    opened: u64,
+}
+
+impl Sessions {
+    /// Connections open.
+    pub fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Session> {
+        self.slab.iter().map(|(_, (_, session))| session)
+    }
+
+    /// A session, unless it has been closed.
+    #[inline]
+    pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        match self.slab.get_mut(id.idx as usize) {
+            Some((generation, session)) if *generation == id.generation => Some(session),
+            _ => None,
+        }
+    }
+
+    /// `shard` and `shards` make the client's id unique in the process.
+    pub(crate) fn open(&mut self, peer: Peer, now: Millis, shard: u16, shards: u16) -> SessionId {
+        self.opened += 1;
+        self.generation = (self.generation + 1) & GENERATION_MASK;
+        let client = Client {
+            id: (self.opened - 1) * u64::from(shards) + u64::from(shard) + 1,
+            peer,
+            name: Box::default(),
+            lib_name: Box::default(),
+            lib_version: Box::default(),
+            db: 0,
+            proto: Proto::default(),
+            created: now,
+            last_active: now,
+            last_command: ("NULL", None),
+            bytes_in: 0,
+            bytes_out: 0,
+            commands: 0,
+            close: None,
+        };
+        let idx = self.slab.insert((self.generation, Session::new(client))) as u32;
+        SessionId { idx, generation: self.generation }
+    }
+
+    pub(crate) fn close(&mut self, id: SessionId) -> bool {
+        if self.get_mut(id).is_none() {
+            return false;
+        }
+        self.slab.remove(id.idx as usize);
+        true
+    }
+}
