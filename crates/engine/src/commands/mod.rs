@@ -1,5 +1,6 @@
 //! All commands, family by family; every file holds the records, the handlers and their tests together.
 
+mod connection;
 mod generic;
 mod string;
 
@@ -9,7 +10,7 @@ use crate::errors::Error;
 use hashbrown::HashMap;
 
 /// The families, in the order in which COMMAND lists them.
-static FAMILIES: &[&[Command]] = &[string::COMMANDS, generic::COMMANDS];
+static FAMILIES: &[&[Command]] = &[string::COMMANDS, generic::COMMANDS, connection::COMMANDS];
 
 /// Longer names than this are no command's.
 const NAME_LEN_MAX: usize = 32;

@@ -1,0 +1,174 @@
+//! Connections: greeting, echo and farewell.
+
+use crate::args::Args;
+use crate::command::{Command, Flags, Plan};
+use crate::ctx::SessionCtx;
+use crate::errors::Error;
+use crate::session::{Client, CloseWhen};
+use corelane_resp::{Proto, Reply};
+
+const ANY_STATE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
+const BEFORE_AUTH: Flags =
+    ANY_STATE.with(Flags::NOSCRIPT).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "ping",
+        arity: -1,
+        flags: Flags::FAST,
+        plan: Plan::Session(ping),
+        group: "connection",
+        summary: "Answers PONG, or the message it was given.",
+        syntax: "[message]",
+        tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "echo",
+        arity: 2,
+        flags: ANY_STATE,
+        plan: Plan::Session(echo),
+        group: "connection",
+        summary: "Answers the message it was given.",
+        syntax: "message",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "quit",
+        arity: -1,
+        flags: BEFORE_AUTH,
+        plan: Plan::Session(quit),
+        group: "connection",
+        summary: "Closes the connection after its replies.",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "reset",
+        arity: 1,
+        flags: BEFORE_AUTH,
+        plan: Plan::Session(reset),
+        since: "6.2.0",
+        group: "connection",
+        summary: "Makes the connection as it was when it was new.",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "hello",
+        arity: -1,
+        flags: BEFORE_AUTH,
+        plan: Plan::Session(hello),
+        since: "6.0.0",
+        group: "connection",
+        summary: "Chooses the protocol version and tells about the server.",
+        syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        ..Command::DEFAULT
+    },
+];
+
+fn ping(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    match args.len() {
+        1 => reply.simple("PONG"),
+        2 => reply.bulk(args.at(1)),
+        _ => return Err(Error::Arity("ping".into())),
+    }
+    Ok(())
+}
+
+fn echo(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    reply.bulk(args.at(1));
+    Ok(())
+}
+
+fn quit(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    ctx.client.close = Some(CloseWhen::AfterOutput);
+    reply.ok();
+    Ok(())
+}
+
+fn reset(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    ctx.client.db = 0;
+    ctx.client.name = Box::default();
+    ctx.client.proto = Proto::Resp2;
+    reply.simple("RESET");
+    Ok(())
+}
+
+/// What HELLO asks for.
+#[derive(Default)]
+struct Hello<'a> {
+    proto: Option<Proto>,
+    auth: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn parse_hello<'a>(args: Args<'a>) -> Result<Hello<'a>, Error> {
+    let mut hello = Hello::default();
+    if args.len() > 1 {
+        let version = args
+            .int(1)
+            .map_err(|_| Error::text("ERR Protocol version is not an integer or out of range"))?;
+        hello.proto = Some(match version {
+            2 => Proto::Resp2,
+            3 => Proto::Resp3,
+            _ => return Err(Error::NoProto),
+        });
+    }
+    let mut idx = 2;
+    while idx < args.len() {
+        let left = args.len() - idx - 1;
+        if args.is(idx, "AUTH") && left >= 2 {
+            hello.auth = Some((args.at(idx + 1), args.at(idx + 2)));
+            idx += 3;
+        } else if args.is(idx, "SETNAME") && left >= 1 {
+            hello.name = Some(args.at(idx + 1));
+            check_name(args.at(idx + 1))?;
+            idx += 2;
+        } else {
+            let option = String::from_utf8_lossy(args.at(idx));
+            return Err(Error::owned(format!("ERR Syntax error in HELLO option '{option}'")));
+        }
+    }
+    Ok(hello)
+}
+
+fn hello(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let hello = parse_hello(args)?;
+    if hello.auth.is_some_and(|(user, _)| user != b"default") {
+        return Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    if let Some(name) = hello.name {
+        ctx.client.name = name.into();
+    }
+    if let Some(proto) = hello.proto {
+        ctx.client.proto = proto;
+        reply.set_proto(proto);
+    }
+    greet(ctx.client, reply);
+    Ok(())
+}
+
+fn greet(client: &Client, reply: &mut Reply) {
+    reply.map(7);
+    for (field, value) in [("server", "corelane"), ("version", env!("CARGO_PKG_VERSION"))] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.int(if client.proto == Proto::Resp3 { 3 } else { 2 });
+    reply.bulk(b"id");
+    reply.int(client.id as i64);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// Client names may hold printable characters other than the space only.
+pub(super) fn check_name(name: &[u8]) -> Result<(), Error> {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Ok(());
+    }
+    Err(Error::text("ERR Client names cannot contain spaces, newlines or special characters."))
+}
