@@ -1,0 +1,106 @@
+//! `benches/compare/run`: corelane beside Redis, Valkey and memcached, on one machine, one command.
+//!
+//! Starts each server in turn on a free loopback port, drives it, reads its CPU time and memory from `/proc`, and
+//! writes the figures next to the bounds of [`workload`]. It knows nothing of corelane's inside: whatever it reports
+//! about us, a user could have measured from outside.
+
+mod options;
+
+mod workload;
+
+mod metric;
+
+mod figures;
+
+mod server;
+
+mod procfs;
+
+mod client;
+
+mod load;
+
+mod measure;
+
+mod report;
+
+mod chart;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+
+use figures::Outcome;
+use options::Options;
+use server::Fleet;
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("compare: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what was asked for; false when a measurement failed, or when `--check` was given and a bound was missed.
+fn run(options: &Options) -> Result<bool> {
+    if options.list {
+        for workload in workload::ALL {
+            println!("{:<22} {}", workload.name, workload.about);
+        }
+        return Ok(true);
+    }
+    let chosen = workload::select(&options.names())?;
+    let fleet = Fleet::find(options)?;
+    let machine = procfs::Machine::read()?;
+    for note in &fleet.notes {
+        eprintln!("note: {note}");
+    }
+
+    let mut outcomes = Vec::new();
+    for workload in chosen {
+        eprintln!("{}: {}", workload.name, workload.about);
+        let outcome = measure::run(workload, &fleet, options);
+        if !options.json {
+            print!("{}", report::text(&outcome));
+        }
+        outcomes.push(outcome);
+    }
+    if options.json {
+        println!("{}", report::json(&outcomes));
+    }
+    save(&outcomes, &fleet, &machine, options)?;
+    Ok(verdict(&outcomes, options))
+}
+
+fn verdict(outcomes: &[Outcome], options: &Options) -> bool {
+    let failed = outcomes.iter().any(|outcome| !outcome.failures.is_empty());
+    let missed =
+        outcomes.iter().flat_map(|outcome| &outcome.verdicts).any(|verdict| verdict.holds == Some(false));
+    let refused = failed || (options.check && missed);
+    !refused
+}
+
+/// Writes CSV, Markdown and SVG to the results directory. A `--tiny` run is no result: it is kept only where `--out`
+/// says so.
+fn save(outcomes: &[Outcome], fleet: &Fleet, machine: &procfs::Machine, options: &Options) -> Result<()> {
+    let directory = match &options.out {
+        Some(directory) => directory.clone(),
+        None if options.tiny => return Ok(()),
+        None => machine.results_directory(),
+    };
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let write = |name: &str, text: String| {
+        let path = directory.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write("compare.csv", report::csv(outcomes))?;
+    write("compare.md", report::markdown(outcomes, fleet, machine))?;
+    chart::ratios(outcomes, &directory.join("compare.svg"))?;
+    eprintln!("results: {}", directory.display());
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Throughput, latency and CPU under redis-benchmark.
+
+use anyhow::Result;
+
+use super::{Bench, scaled_clients};
+use crate::load;
+use crate::metric::Metric;
+use crate::options::Options;
+use crate::procfs;
+use crate::workload::{Load, Pin};
+
+/// Drives each load in turn, over keys that all exist.
+pub(super) fn loads(
+    bench: &mut Bench<'_>,
+    loads: &[Load],
+    pin: Pin,
+    commands: &mut Vec<String>,
+) -> Result<()> {
+    let loads: Vec<Load> = loads.iter().map(|load| scaled(load, bench.options)).collect();
+    if let Some(first) = loads.first() {
+        // The loads of a workload share their keys and sizes, so one fill serves them all.
+        bench.server.connect()?.fill(first.keys, first.value_bytes)?;
+    }
+    for load in &loads {
+        let words = load::command(load, load.requests, pin);
+        let shown = words.join(" ");
+        if !commands.contains(&shown) {
+            commands.push(shown);
+        }
+        let before_us = procfs::cpu_us(bench.server.pid())?;
+        let report = load::run(&words, bench.server.port)?;
+        let cpu_us = procfs::cpu_us(bench.server.pid())? - before_us;
+
+        let mut add = |metric, sample| bench.figures.add(load.case, bench.subject, metric, sample);
+        add(Metric::Throughput, report.requests_per_s);
+        add(Metric::P50, report.p50_ms);
+        add(Metric::P99, report.p99_ms);
+        add(Metric::CpuPerRequest, cpu_us / load.requests as f64);
+        let refused = refused_connections(bench)?;
+        bench.figures.add(load.case, bench.subject, Metric::Errors, report.errors as f64 + refused);
+    }
+    Ok(())
+}
+
+/// A load with the numbers the command line asks for.
+fn scaled(load: &Load, options: &Options) -> Load {
+    let requests = options.requests.unwrap_or_else(|| options.scaled(load.requests, load.requests.min(2000)));
+    Load {
+        requests,
+        clients: scaled_clients(load.clients, options),
+        keys: options.scaled(load.keys, load.keys.min(100)),
+        ..*load
+    }
+}
+
+/// `rejected_connections` of INFO; 0 where the server does not count them.
+fn refused_connections(bench: &Bench<'_>) -> Result<f64> {
+    let info = bench.server.connect()?.command(&["INFO", "stats"])?;
+    let count = info.lines().find_map(|line| line.strip_prefix("rejected_connections:"));
+    Ok(count.and_then(|count| count.trim().parse().ok()).unwrap_or(0.0))
+}

@@ -1,0 +1,111 @@
+//! What the kernel says about a process and about this machine.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// `USER_HZ`, the unit of `/proc/PID/stat`: 100 on every architecture that io_uring and we run on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// utime + stime of all threads of a process so far, in µs (to 10 ms).
+pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    // The name, in parentheses, may hold blanks: fields are counted from behind it, where the state is field 3.
+    let behind = text.rsplit_once(") ").context("a /proc/PID/stat without a name")?.1;
+    let fields: Vec<&str> = behind.split(' ').collect();
+    let ticks = |field: usize| -> Result<f64> {
+        fields.get(field - 3).and_then(|text| text.parse().ok()).context("a short /proc/PID/stat")
+    };
+    Ok((ticks(14)? + ticks(15)?) / TICKS_PER_SECOND * 1e6)
+}
+
+/// Resident memory now, in bytes.
+pub(crate) fn resident_bytes(pid: u32) -> Result<f64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+/// The most resident memory so far, in bytes.
+pub(crate) fn peak_bytes(pid: u32) -> Result<f64> {
+    status_bytes(pid, "VmHWM:")
+}
+
+fn status_bytes(pid: u32, field: &str) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .with_context(|| format!("{path}: no {field}"))?;
+    let kib: f64 =
+        line.trim().trim_end_matches(" kB").parse().with_context(|| format!("{path}: {field}{line}"))?;
+    Ok(kib * 1024.0)
+}
+
+/// How many descriptors this process, and so every server it starts, may open.
+pub(crate) fn descriptors_max() -> Result<u64> {
+    let text = fs::read_to_string("/proc/self/limits").context("cannot read /proc/self/limits")?;
+    let line =
+        text.lines().find(|line| line.starts_with("Max open files")).context("no limit of open files")?;
+    Ok(line.split_whitespace().nth(3).and_then(|soft| soft.parse().ok()).unwrap_or(u64::MAX))
+}
+
+/// Number of CPUs this process may use.
+pub(crate) fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Where the figures come from.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) kernel: String,
+    pub(crate) memory_gib: f64,
+    pub(crate) date: String,
+    pub(crate) revision: String,
+}
+
+impl Machine {
+    pub(crate) fn read() -> Result<Self> {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").context("cannot read /proc/cpuinfo")?;
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let meminfo = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+        let total_kib: f64 =
+            meminfo.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).unwrap_or(0.0);
+        let kernel =
+            fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot read the kernel's release")?;
+        Ok(Self {
+            cpu: field("model name")
+                .or_else(|| field("CPU part"))
+                .unwrap_or_else(|| "unknown-cpu".to_owned()),
+            cpus: cpus(),
+            kernel: kernel.trim().to_owned(),
+            memory_gib: total_kib / f64::from(1 << 20),
+            date: output("date", &["+%F"]).unwrap_or_else(|| "undated".to_owned()),
+            revision: output("git", &["describe", "--always", "--dirty"])
+                .unwrap_or_else(|| "unknown".to_owned()),
+        })
+    }
+
+    /// `benches/runs/<date>-<machine>`, the machine being its CPU and how many of them.
+    pub(crate) fn results_directory(&self) -> PathBuf {
+        let words = self.cpu.to_lowercase().replace(|letter: char| !letter.is_ascii_alphanumeric(), " ");
+        let name = words.split_whitespace().collect::<Vec<_>>().join("-");
+        let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        root.join("benches/runs").join(format!("{}-{name}-{}-cpus", self.date, self.cpus))
+    }
+}
+
+/// First line of what a command prints; `None` when it fails.
+pub(crate) fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next()?.trim().to_owned();
+    output.status.success().then_some(line)
+}
