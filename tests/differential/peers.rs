@@ -1,0 +1,134 @@
+//! The servers a comparison runs over, and the running of one case on one of them.
+
+use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::common::client::{Client, Outcome};
+use crate::common::compare;
+use crate::common::resp::Value;
+use crate::common::server::Server;
+use crate::common::words::{self, Command};
+
+/// The shard counts every comparison covers.
+pub(crate) const SHARD_COUNTS: [usize; 3] = [1, 2, 5];
+
+/// A command and the connection (numbered from 1) that sends it.
+pub(crate) type Step = (usize, Command);
+
+/// Valkey, and ours in every size.
+pub(crate) struct Peers {
+    pub valkey: Server,
+    pub ours: Vec<Server>,
+}
+
+impl Peers {
+    /// Starts them all; `None` where there is no Valkey.
+    pub(crate) fn start() -> Option<Self> {
+        let valkey = Server::valkey()?;
+        Some(Self { valkey, ours: SHARD_COUNTS.map(Server::ours).into() })
+    }
+}
+
+/// How the commands of a case go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Each after the reply to the one before.
+    OneByOne,
+    /// All in one write.
+    Pipelined,
+}
+
+/// Runs `steps` on an emptied `server` over fresh connections that speak RESP version `proto`.
+pub(crate) fn run(server: &Server, proto: u8, pace: Pace, steps: &[Step]) -> Vec<Outcome> {
+    let mut clients: BTreeMap<usize, Client> = BTreeMap::new();
+    for &(number, _) in steps {
+        clients.entry(number).or_insert_with(|| {
+            let mut client = server.client();
+            assert!(proto == 2 || !client.run("HELLO 3").is_error(), "HELLO 3");
+            client
+        });
+    }
+    server.client().check("FLUSHALL", "+OK\r\n");
+    match pace {
+        Pace::OneByOne => one_by_one(steps, &mut clients),
+        Pace::Pipelined => pipelined(steps, clients.get_mut(&1).expect("pipelines use connection 1")),
+    }
+}
+
+fn one_by_one(steps: &[Step], clients: &mut BTreeMap<usize, Client>) -> Vec<Outcome> {
+    let call = |(number, command): &Step| {
+        let client = clients.get_mut(number).expect("one for each number");
+        if words::name(command) == "SCAN" { scan(client, command) } else { client.call(command) }
+    };
+    steps.iter().map(call).collect()
+}
+
+fn pipelined(steps: &[Step], client: &mut Client) -> Vec<Outcome> {
+    let commands: Vec<Command> = steps.iter().map(|(_, command)| command.clone()).collect();
+    // A failure shows as a closed connection when reading.
+    let _ = client.write(&words::encode_all(&commands));
+    commands.iter().map(|_| client.read()).collect()
+}
+
+/// Follows the cursor to the end: the reply is then `["0", all elements]`, duplicates dropped, whatever the order and
+/// the size of the steps were.
+fn scan(client: &mut Client, command: &Command) -> Outcome {
+    const STEPS_MAX: usize = 10_000;
+    let mut command = command.clone();
+    let mut elements = Vec::new();
+    for _ in 0..STEPS_MAX {
+        let outcome = client.call(&command);
+        let Some(Value::Array(reply)) = outcome.value() else { return outcome };
+        elements.extend(reply[1].items());
+        if reply[0].text() == "0" {
+            elements.sort();
+            elements.dedup();
+            return Outcome::Reply(array_reply(&elements));
+        }
+        command[1] = reply[0].text().into_bytes();
+    }
+    panic!("SCAN does not end: {}", words::print(&command));
+}
+
+fn array_reply(elements: &[Value]) -> Vec<u8> {
+    let mut raw = format!("*2\r\n$1\r\n0\r\n*{}\r\n", elements.len()).into_bytes();
+    for element in elements {
+        let Value::Bulk(bytes) = element else { panic!("SCAN gave {element:?}") };
+        raw.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
+        raw.extend_from_slice(bytes);
+        raw.extend_from_slice(b"\r\n");
+    }
+    raw
+}
+
+/// All differences between what `ours` and `theirs` answered; `began` is when the first of the two runs did.
+pub(crate) fn mismatches(
+    steps: &[Step],
+    ours: &[Outcome],
+    theirs: &[Outcome],
+    began: Instant,
+) -> Vec<String> {
+    let slack_ms = 20 + began.elapsed().as_millis() as i64;
+    let differs = |at: &usize| !compare::same(&steps[*at].1, &ours[*at], &theirs[*at], slack_ms);
+    let describe = |at: usize| {
+        let line = words::print(&steps[at].1);
+        format!("> {line}\n  ours:   {}\n  Valkey: {}", show(&ours[at]), show(&theirs[at]))
+    };
+    (0..steps.len()).filter(differs).map(describe).collect()
+}
+
+fn show(outcome: &Outcome) -> String {
+    const SHOWN_MAX: usize = 2000;
+    match outcome {
+        Outcome::Reply(raw) if raw.len() > SHOWN_MAX => {
+            format!("{}... ({} bytes)", raw[..SHOWN_MAX].escape_ascii(), raw.len())
+        }
+        Outcome::Reply(raw) => raw.escape_ascii().to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Milliseconds since the Unix epoch, for commands that take absolute times.
+pub(crate) fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as i64
+}

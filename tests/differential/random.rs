@@ -1,0 +1,92 @@
+//! Random command sequences: the same to every server, then the whole state compared; a failing sequence is cut down
+//! to the shortest one that still fails and printed as redis-cli lines.
+
+use std::env;
+use std::time::Instant;
+
+use super::grammar;
+use super::peers::{self, Pace, Peers, Step};
+use super::shrink;
+use crate::common::random::Random;
+use crate::common::server::Server;
+use crate::common::words::{self, Command};
+
+/// Random cases of one run of the suite, per protocol; `.ci/long` sets thousands through `CORELANE_DIFF_CASES`.
+pub(crate) const CASES_DEFAULT: u64 = 150;
+const STEPS_MAX: usize = 40;
+
+#[test]
+fn random_commands_resp2() {
+    check(2);
+}
+
+#[test]
+fn random_commands_resp3() {
+    check(3);
+}
+
+fn check(proto: u8) {
+    let Some(peers) = Peers::start() else { return };
+    let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect(name));
+    let first = number("CORELANE_DIFF_SEED", 1);
+    for seed in first..first + number("CORELANE_DIFF_CASES", CASES_DEFAULT) {
+        let pace = if seed % 2 == 0 { Pace::Pipelined } else { Pace::OneByOne };
+        let commands = sequence(seed * 2 + u64::from(proto % 2), pace);
+        compare(&peers, proto, pace, seed, &commands);
+    }
+}
+
+fn sequence(seed: u64, pace: Pace) -> Vec<Command> {
+    let mut random = Random::new(seed);
+    let now_ms = peers::now_ms();
+    let count = 2 + random.below(STEPS_MAX);
+    let commands = (0..count).map(|_| grammar::command(&mut random, now_ms));
+    commands.filter(|command| pace == Pace::OneByOne || words::name(command) != "SCAN").collect()
+}
+
+fn compare(peers: &Peers, proto: u8, pace: Pace, seed: u64, commands: &[Command]) {
+    let steps = with_state(commands);
+    let began = Instant::now();
+    let theirs = peers::run(&peers.valkey, proto, pace, &steps);
+    for server in &peers.ours {
+        let ours = peers::run(server, proto, pace, &steps);
+        if !peers::mismatches(&steps, &ours, &theirs, began).is_empty() {
+            let fails =
+                |commands: &[Command]| difference(server, &peers.valkey, proto, pace, commands).is_some();
+            let shortest = shrink::shortest(commands.to_vec(), fails);
+            let text = difference(server, &peers.valkey, proto, pace, &shortest);
+            let lines: Vec<String> = shortest.iter().map(|command| words::print(command)).collect();
+            panic!(
+                "CORELANE_DIFF_SEED={seed} ({}, RESP{proto}, {pace:?}), shortest sequence:\n{}\n\n{}",
+                server.name,
+                lines.join("\n"),
+                text.unwrap_or_else(|| "did not fail again".to_owned())
+            );
+        }
+    }
+}
+
+/// The first difference when `commands` run on both servers.
+fn difference(ours: &Server, valkey: &Server, proto: u8, pace: Pace, commands: &[Command]) -> Option<String> {
+    let steps = with_state(commands);
+    let began = Instant::now();
+    let theirs = peers::run(valkey, proto, pace, &steps);
+    let replies = peers::run(ours, proto, pace, &steps);
+    peers::mismatches(&steps, &replies, &theirs, began).into_iter().next()
+}
+
+/// The commands, followed by questions that show the whole state they leave.
+fn with_state(commands: &[Command]) -> Vec<Step> {
+    let mut all = commands.to_vec();
+    for db in grammar::DATABASES {
+        all.push(words::parse(&format!("SELECT {db}")));
+        all.push(words::parse("DBSIZE"));
+        all.push(words::parse("KEYS *"));
+        for key in grammar::KEYS {
+            for question in ["GET", "PEXPIRETIME"] {
+                all.push(vec![question.into(), key.to_vec()]);
+            }
+        }
+    }
+    all.into_iter().map(|command| (1, command)).collect()
+}
