@@ -1,0 +1,344 @@
+//! The two handles onto the mesh: [`MeshEnd`], one per shard, with its mailboxes; [`Mesh`], for the process around the
+//! shards (signals, supervision), which can only stop and wake them.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::balance;
+use super::event::EventFd;
+use super::sleep::{SleepState, Wake};
+use super::spsc::{self, Consumer, Producer};
+use super::sync::Padded;
+
+/// Messages that fit into the mailbox of one ordered pair of shards. A turn sends one batch per destination, so a full
+/// one means that the receiver is this many turns behind; the sender then keeps its outbox and tries again next turn.
+pub const MAILBOX_SLOTS: usize = 256;
+
+/// What a shard shows to the others: its bell, whether it sleeps, and how many connections it serves.
+#[derive(Debug)]
+struct Door {
+    sleep: SleepState,
+    ring_event: EventFd,
+    park_event: EventFd,
+    connections: Padded<AtomicU32>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stop: Padded<AtomicBool>,
+    doors: Box<[Door]>,
+}
+
+impl Shared {
+    fn wake(&self, shard: usize) -> bool {
+        let door = &self.doors[shard];
+        match door.sleep.kick() {
+            Wake::None => return false,
+            Wake::Ring => door.ring_event.ring(),
+            Wake::Park => door.park_event.ring(),
+        }
+        true
+    }
+}
+
+/// The process's handle: cheap to clone, usable from any thread.
+#[derive(Clone, Debug)]
+pub struct Mesh {
+    shared: Arc<Shared>,
+}
+
+impl Mesh {
+    /// Connects `shards` shards with each other; the ends are in order, `ends[i].me() == i`.
+    ///
+    /// # Errors
+    /// The operating system's, when it has no descriptors left for the `2 × shards` events.
+    pub fn build<M: Send>(shards: usize) -> io::Result<(Self, Vec<MeshEnd<M>>)> {
+        let doors = (0..shards).map(|_| {
+            Ok(Door {
+                sleep: SleepState::new(),
+                ring_event: EventFd::new()?,
+                park_event: EventFd::new()?,
+                connections: Padded(AtomicU32::new(0)),
+            })
+        });
+        let doors = doors.collect::<io::Result<Box<[Door]>>>()?;
+        let shared = Arc::new(Shared { stop: Padded(AtomicBool::new(false)), doors });
+        let mut ends: Vec<MeshEnd<M>> = (0..shards).map(|me| MeshEnd::unconnected(me, &shared)).collect();
+        for from in 0..shards {
+            for to in (0..shards).filter(|&to| to != from) {
+                let (producer, consumer) = spsc::channel(MAILBOX_SLOTS);
+                ends[from].to[to] = Some(producer);
+                ends[to].from[from] = Some(consumer);
+            }
+        }
+        Ok((Self { shared }, ends))
+    }
+
+    /// Asks every shard to finish: each sees [`MeshEnd::stop_requested`] in its next turn, which this wakes it for.
+    pub fn stop(&self) {
+        self.shared.stop.0.store(true, Ordering::Release);
+        for shard in 0..self.shared.doors.len() {
+            self.shared.wake(shard);
+        }
+    }
+
+    /// Connections each shard serves now; exact only while no connection comes or goes.
+    pub fn connections(&self) -> impl Iterator<Item = u32> + '_ {
+        self.shared.doors.iter().map(|door| door.connections.0.load(Ordering::Relaxed))
+    }
+}
+
+/// One shard's end: its mailboxes to and from every other shard, and its own door. Owned by the shard's thread.
+#[derive(Debug)]
+pub struct MeshEnd<M> {
+    me: usize,
+    stop_seen: bool,
+    to: Box<[Option<Producer<M>>]>,
+    from: Box<[Option<Consumer<M>>]>,
+    shared: Arc<Shared>,
+}
+
+/// Mail.
+impl<M: Send> MeshEnd<M> {
+    fn unconnected(me: usize, shared: &Arc<Shared>) -> Self {
+        let shards = shared.doors.len();
+        Self {
+            me,
+            stop_seen: false,
+            to: (0..shards).map(|_| None).collect(),
+            from: (0..shards).map(|_| None).collect(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// This shard's index.
+    #[must_use]
+    pub fn me(&self) -> usize {
+        self.me
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.to.len()
+    }
+
+    /// Puts a message into `to`'s mailbox without waking it: call [`Self::wake`] after the last one of the turn.
+    ///
+    /// # Errors
+    /// The message itself, when the mailbox is full or `to` is this shard.
+    #[inline]
+    pub fn send(&mut self, to: usize, message: M) -> Result<(), M> {
+        match &mut self.to[to] {
+            Some(mailbox) => mailbox.push(message),
+            None => Err(message),
+        }
+    }
+
+    /// True when [`Self::send`] to that shard will succeed. Ask it before taking the outbox.
+    #[inline]
+    pub fn has_room(&mut self, to: usize) -> bool {
+        self.to[to].as_mut().is_some_and(|mailbox| mailbox.room() > 0)
+    }
+
+    /// The oldest message from that shard.
+    #[inline]
+    pub fn recv(&mut self, from: usize) -> Option<M> {
+        self.from[from].as_mut()?.pop()
+    }
+
+    /// True when no mailbox holds a message for this shard.
+    #[inline]
+    #[must_use]
+    pub fn inbox_empty(&self) -> bool {
+        self.from.iter().flatten().all(Consumer::is_empty)
+    }
+
+    /// Wakes that shard if it sleeps and nobody else is doing so; true when a descriptor was written.
+    #[inline]
+    pub fn wake(&self, to: usize) -> bool {
+        self.shared.wake(to)
+    }
+
+    /// True from [`Mesh::stop`] on; the first call that says so counts as seen, and sleeping is possible again.
+    #[inline]
+    pub fn stop_requested(&mut self) -> bool {
+        if !self.stop_seen {
+            self.stop_seen = self.shared.stop.0.load(Ordering::Acquire);
+        }
+        self.stop_seen
+    }
+
+    /// Stops all shards, this one included, as [`Mesh::stop`] does (SHUTDOWN, a shard that cannot go on).
+    pub fn stop_all(&self) {
+        Mesh { shared: Arc::clone(&self.shared) }.stop();
+    }
+}
+
+/// Sleep.
+impl<M: Send> MeshEnd<M> {
+    /// Publishes that this shard waits in its ring. True: do wait, then [`Self::awake`] or [`Self::begin_park`]. False:
+    /// there is mail or a stop request, and the shard counts as running.
+    #[inline]
+    #[must_use]
+    pub fn begin_wait(&self) -> bool {
+        self.door().sleep.begin_wait(|| self.pending())
+    }
+
+    /// Publishes that this shard parks in glommio; from running or straight after a wait. As [`Self::begin_wait`].
+    #[inline]
+    #[must_use]
+    pub fn begin_park(&self) -> bool {
+        self.door().sleep.begin_park(|| self.pending())
+    }
+
+    /// This shard runs again.
+    #[inline]
+    pub fn awake(&self) {
+        self.door().sleep.awake();
+    }
+
+    /// Written by peers while this shard waits in its ring: keep a multishot poll for reading on it, and
+    /// [`Self::drain_ring_event`] on each of its completions.
+    #[must_use]
+    pub fn ring_event(&self) -> BorrowedFd<'_> {
+        self.door().ring_event.as_fd()
+    }
+
+    /// Written by peers while this shard is parked, and by the kernel when it is registered with the shard's ring:
+    /// glommio waits for it. [`Self::drain_park_event`] after each park.
+    #[must_use]
+    pub fn park_event(&self) -> BorrowedFd<'_> {
+        self.door().park_event.as_fd()
+    }
+
+    /// Resets the ring event; true when it had been written.
+    pub fn drain_ring_event(&self) -> bool {
+        self.door().ring_event.drain()
+    }
+
+    /// Resets the park event; true when it had been written.
+    pub fn drain_park_event(&self) -> bool {
+        self.door().park_event.drain()
+    }
+
+    fn pending(&self) -> bool {
+        !self.inbox_empty() || (!self.stop_seen && self.shared.stop.0.load(Ordering::Acquire))
+    }
+
+    fn door(&self) -> &Door {
+        &self.shared.doors[self.me]
+    }
+}
+
+/// Connection counts.
+impl<M: Send> MeshEnd<M> {
+    /// Decides who serves a connection this shard just accepted (this shard, or one with clearly fewer) and counts it there.
+    #[must_use]
+    pub fn place_connection(&self) -> usize {
+        let counts: Vec<u32> = self.connections().collect();
+        let shard = balance::choose(self.me, &counts).unwrap_or(self.me);
+        self.count_connection(shard);
+        shard
+    }
+
+    /// Counts one more connection for that shard.
+    pub fn count_connection(&self, shard: usize) {
+        self.shared.doors[shard].connections.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one less: it was closed, or could not be handed over after all.
+    pub fn uncount_connection(&self, shard: usize) {
+        let before = self.shared.doors[shard].connections.0.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "shard {shard} has no connection to give back");
+    }
+
+    /// Connections of each shard, in order. Their sum is what `maxclients` limits.
+    pub fn connections(&self) -> impl Iterator<Item = u32> + '_ {
+        self.shared.doors.iter().map(|door| door.connections.0.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Mesh, MeshEnd<u32>, MeshEnd<u32>) {
+        let (mesh, ends) = Mesh::build(2).unwrap();
+        let [a, b] = <[_; 2]>::try_from(ends).unwrap();
+        (mesh, a, b)
+    }
+
+    #[test]
+    fn every_pair_has_a_mailbox_of_its_own() {
+        let (_mesh, mut ends) = Mesh::build::<(usize, usize)>(5).unwrap();
+        for from in 0..5 {
+            assert_eq!((ends[from].me(), ends[from].shards()), (from, 5));
+            for to in 0..5 {
+                assert_eq!(ends[from].send(to, (from, to)).is_ok(), from != to);
+            }
+        }
+        for to in 0..5 {
+            assert!(!ends[to].inbox_empty());
+            for from in 0..5 {
+                assert_eq!(ends[to].recv(from), (from != to).then_some((from, to)));
+            }
+            assert!(ends[to].inbox_empty());
+        }
+    }
+
+    #[test]
+    fn a_full_mailbox_gives_the_message_back() {
+        let (_mesh, mut a, mut b) = pair();
+        for i in 0..MAILBOX_SLOTS as u32 {
+            assert!(a.has_room(1));
+            assert_eq!(a.send(1, i), Ok(()));
+        }
+        assert!(!a.has_room(1));
+        assert_eq!(a.send(1, 7), Err(7));
+        assert_eq!(b.recv(0), Some(0));
+        assert!(a.has_room(1));
+        assert!(!a.has_room(0), "no mailbox to itself");
+    }
+
+    #[test]
+    fn the_wake_goes_to_the_event_the_sleeper_waits_for() {
+        let (_mesh, mut a, b) = pair();
+        assert!(!a.wake(1), "running: no signal");
+        assert!(b.begin_wait());
+        assert!(a.wake(1));
+        assert!(!a.wake(1), "once per sleep");
+        assert_eq!((b.drain_ring_event(), b.drain_park_event()), (true, false));
+        assert!(b.begin_park());
+        assert!(a.wake(1));
+        assert_eq!((b.drain_ring_event(), b.drain_park_event()), (false, true));
+        assert_eq!(a.send(1, 1), Ok(()));
+        assert!(!b.begin_wait() && !b.begin_park(), "mail keeps it awake");
+    }
+
+    #[test]
+    fn a_stop_request_wakes_every_sleeper_and_lets_it_sleep_again_once_seen() {
+        let (mesh, mut a, mut b) = pair();
+        assert!(a.begin_wait());
+        assert!(b.begin_park());
+        assert!(!a.stop_requested());
+        mesh.stop();
+        assert!(a.drain_ring_event() && b.drain_park_event());
+        assert!(!a.begin_wait(), "not seen yet");
+        assert!(a.stop_requested() && b.stop_requested());
+        assert!(a.begin_wait() && a.stop_requested());
+    }
+
+    #[test]
+    fn connections_are_counted_where_they_are_placed() {
+        let (mesh, a, b) = pair();
+        let placed: Vec<usize> = (0..4).map(|_| a.place_connection()).collect();
+        assert_eq!(placed, [0, 1, 0, 1]);
+        b.uncount_connection(1);
+        b.count_connection(0);
+        assert_eq!(mesh.connections().collect::<Vec<_>>(), [3, 1]);
+        assert_eq!(b.connections().sum::<u32>(), 4);
+    }
+}
