@@ -101,7 +101,7 @@ impl Coordinator {
 
 /// Which shard owns which keys of a command; all shards, if it is for all.
 fn divide(shard: &Shard, command: &Command, args: Args<'_>) -> Vec<Part> {
-    let mut keys_of: Vec<Vec<u32>> = vec![Vec::new(); usize::from(shard.slots.n())];
+    let mut keys_of: Vec<Vec<u32>> = vec![Vec::new(); usize::from(shard.slots.shards())];
     if let Some(range) = command.key_range(args) {
         for idx in range.indices() {
             keys_of[usize::from(shard_of(shard, args.at(idx)).0)].push(idx as u32);

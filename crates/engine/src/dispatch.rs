@@ -78,6 +78,8 @@ impl Core {
                 bytes = &[];
             }
         }
+        session.held_up =
+            !session.input.is_empty() && !session.can_run(self.shard.settings.output_backlog_max);
         if session.input_len() > self.shard.settings.query_buffer_limit {
             self.shard.stats.query_limit_disconnections += 1;
             session.client.close = Some(CloseWhen::Now);

@@ -11,7 +11,7 @@ use corelane_resp::{Mark, Reply};
 /// The owner of a key.
 #[inline]
 pub(crate) fn shard_of(shard: &Shard, key: &[u8]) -> ShardId {
-    if shard.slots.n() == 1 {
+    if shard.slots.shards() == 1 {
         return shard.me;
     }
     shard.slots.owner(slot_of(key))

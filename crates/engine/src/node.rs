@@ -125,7 +125,7 @@ impl Node {
     pub fn open(&mut self, peer: Peer, now: Millis) -> SessionId {
         let shard = &mut self.core.shard;
         shard.stats.connections_received += 1;
-        self.sessions.open(peer, now, shard.me.0, shard.slots.n())
+        self.sessions.open(peer, now, shard.me.0, shard.slots.shards())
     }
 
     /// Bytes that arrived on a connection. Runs every complete command that may be run now.

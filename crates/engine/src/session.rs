@@ -119,6 +119,8 @@ pub struct Session {
     pub(crate) dirty: bool,
     /// Listed for being run on.
     pub(crate) resuming: bool,
+    /// Input was left over because the session could not run on; not the beginning of a command.
+    pub(crate) held_up: bool,
     /// What the runtime was last told.
     reading: bool,
 }
@@ -151,6 +153,7 @@ impl Session {
             in_transaction: false,
             dirty: false,
             resuming: false,
+            held_up: false,
             reading: true,
         }
     }
@@ -177,7 +180,7 @@ impl Session {
 
     /// Whether there is something to run once it may be.
     pub(crate) fn has_work(&self) -> bool {
-        self.blocked.is_some() || !self.input.is_empty()
+        self.blocked.is_some() || self.held_up
     }
 
     fn wants_read(&self, output_backlog_max: usize) -> bool {
@@ -197,8 +200,7 @@ impl Session {
             Some(CloseWhen::AfterOutput) if !settled => None,
             other => other,
         };
-        let stuck = !self.input.is_empty() && !self.can_run(output_backlog_max);
-        let owes = !settled || self.blocked.is_some() || self.resuming || stuck;
+        let owes = !settled || self.has_work() || self.resuming;
         IoState { output: &mut self.out, read: self.reading, close, owes }
     }
 

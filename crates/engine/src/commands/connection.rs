@@ -8,8 +8,7 @@ use crate::session::{Client, CloseWhen};
 use corelane_resp::{Proto, Reply};
 
 const ANY_STATE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
-const BEFORE_AUTH: Flags =
-    ANY_STATE.with(Flags::NOSCRIPT).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+const BEFORE_AUTH: Flags = ANY_STATE.with(Flags::NOSCRIPT).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -104,9 +103,8 @@ struct Hello<'a> {
 fn parse_hello<'a>(args: Args<'a>) -> Result<Hello<'a>, Error> {
     let mut hello = Hello::default();
     if args.len() > 1 {
-        let version = args
-            .int(1)
-            .map_err(|_| Error::text("ERR Protocol version is not an integer or out of range"))?;
+        let version =
+            args.int(1).map_err(|_| Error::text("ERR Protocol version is not an integer or out of range"))?;
         hello.proto = Some(match version {
             2 => Proto::Resp2,
             3 => Proto::Resp3,
