@@ -159,7 +159,7 @@ fn cached_power(exponent: i32) -> (Float, i32) {
     loop {
         let ten = POWER_FIRST + idx * POWER_STEP;
         // floor(log2(10^ten)) - 63, exact for |ten| < 350.
-        let binary = (ten * 217_706 >> 16) - 63;
+        let binary = ((ten * 217_706) >> 16) - 63;
         match exponent + binary + 64 {
             ..-60 => idx += 1,
             -31.. => idx -= 1,

@@ -12,6 +12,6 @@ mod reply;
 mod request;
 
 pub use error::ProtocolError;
-pub use frame::encode_command;
+pub use frame::{DecodeError, Frame, decode, encode_command, frame_len};
 pub use reply::{Mark, Proto, Reply, SPLICE_LEN_MIN, Splice};
 pub use request::{Limits, Parser, Span, Step};
