@@ -1,0 +1,206 @@
+//! New connections: accepted here, served here or handed to a shard that has fewer.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+use corelane_engine::{Millis, Peer};
+use socket2::{SockRef, TcpKeepalive};
+
+use super::{Net, Turn};
+use crate::mesh::{Mail, PeerKind};
+use crate::ring::{Completion, Token};
+
+/// After an accept that failed for lack of descriptors or memory, milliseconds until the next try.
+const BACKOFF_MS: Millis = 50;
+/// Unanswered keep-alive probes after which a peer counts as dead; they come at a third of `tcp-keepalive`, as in Redis.
+const KEEPALIVE_PROBES: u32 = 3;
+/// What a client is told that comes on top of `maxclients`.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// A listening socket of this shard.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    kind: PeerKind,
+    /// An accept is in flight.
+    armed: bool,
+    /// No accept before that time.
+    paused_until: Option<Millis>,
+}
+
+impl Listener {
+    /// Takes over a bound and listening socket. Options that every connection needs are set here: accepted sockets
+    /// inherit them, which saves two calls per connection.
+    pub(crate) fn new(socket: OwnedFd, kind: PeerKind, keepalive_s: u32) -> io::Result<Self> {
+        if kind == PeerKind::Tcp {
+            let options = SockRef::from(&socket);
+            options.set_tcp_nodelay(true)?;
+            if keepalive_s > 0 {
+                let interval_s = (keepalive_s / KEEPALIVE_PROBES).max(1);
+                let keepalive = TcpKeepalive::new()
+                    .with_time(Duration::from_secs(keepalive_s.into()))
+                    .with_interval(Duration::from_secs(interval_s.into()))
+                    .with_retries(KEEPALIVE_PROBES);
+                options.set_tcp_keepalive(&keepalive)?;
+            }
+        }
+        Ok(Self { socket, kind, armed: false, paused_until: None })
+    }
+}
+
+impl Net {
+    /// Starts an accept on every listener that has none.
+    pub(super) fn accept_all(&mut self) {
+        for (idx, listener) in self.listeners.iter_mut().enumerate() {
+            if !listener.armed && listener.paused_until.is_none() {
+                listener.armed = true;
+                self.ring.accept_multi(listener.socket.as_raw_fd(), Token::listener(idx as u32));
+            }
+        }
+    }
+
+    /// Accepts no more connections, for good.
+    pub(crate) fn stop_accepting(&mut self) {
+        self.accepting = false;
+        for idx in 0..self.listeners.len() {
+            self.ring.cancel(Token::listener(idx as u32));
+        }
+    }
+
+    /// Resumes what [`BACKOFF_MS`] has interrupted. Returns when it has to be called again.
+    pub(super) fn resume_accepting(&mut self, now: Millis) -> Option<Millis> {
+        let mut due = false;
+        for listener in &mut self.listeners {
+            if listener.paused_until.is_some_and(|until| until <= now) {
+                listener.paused_until = None;
+                due = true;
+            }
+        }
+        if due && self.accepting {
+            self.accept_all();
+        }
+        self.listeners.iter().filter_map(|listener| listener.paused_until).min()
+    }
+
+    pub(super) fn has_paused_listener(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.paused_until.is_some())
+    }
+
+    pub(super) fn on_accept(&mut self, completion: Completion, turn: &mut Turn<'_>) {
+        let listener = &mut self.listeners[completion.token.idx() as usize];
+        let kind = listener.kind;
+        listener.armed = completion.more();
+        if completion.result >= 0 {
+            // SAFETY: the kernel has just made this descriptor for us; nobody else knows it.
+            let socket = unsafe { OwnedFd::from_raw_fd(completion.result) };
+            self.admit(socket, kind, turn);
+        } else if is_exhaustion(-completion.result) {
+            listener.paused_until = Some(turn.now + BACKOFF_MS);
+            self.sweep.hurry(turn.now + BACKOFF_MS);
+        }
+        if self.accepting {
+            self.accept_all();
+        }
+    }
+
+    /// Finds the shard for a new connection.
+    fn admit(&mut self, socket: OwnedFd, kind: PeerKind, turn: &mut Turn<'_>) {
+        if !self.accepting {
+            return;
+        }
+        if turn.mesh.connections().sum::<u32>() >= self.limits.maxclients {
+            turn.node.stats_mut().connections_rejected += 1;
+            refuse(&socket);
+            return;
+        }
+        let me = turn.mesh.me();
+        let shard = turn.mesh.place_connection();
+        if shard == me {
+            return self.open(socket, kind, turn);
+        }
+        match turn.mesh.send(shard, Mail::Connection(socket, kind)) {
+            Ok(()) => {
+                turn.node.stats_mut().wakes_sent += u64::from(turn.mesh.wake(shard));
+            }
+            Err(mail) => {
+                turn.mesh.uncount_connection(shard);
+                turn.mesh.count_connection(me);
+                if let Mail::Connection(socket, kind) = mail {
+                    self.open(socket, kind, turn);
+                }
+            }
+        }
+    }
+
+    /// Serves a connection that has been counted for this shard.
+    pub(crate) fn open(&mut self, socket: OwnedFd, kind: PeerKind, turn: &mut Turn<'_>) {
+        let peer = describe(&socket, kind);
+        let id = turn.node.open(peer, turn.now);
+        self.connections.insert(socket.into_raw_fd(), id, turn.now_s());
+        self.steer(id, turn);
+    }
+}
+
+/// Tells a client that there is no room; a full socket buffer is its own fault.
+fn refuse(socket: &OwnedFd) {
+    // An error means that the client is gone already.
+    let _ = SockRef::from(socket).send_with_flags(TOO_MANY, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+}
+
+fn is_exhaustion(errno: i32) -> bool {
+    matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+}
+
+/// A connection's two ends as CLIENT LIST shows them.
+fn describe(socket: &OwnedFd, kind: PeerKind) -> Peer {
+    let options = SockRef::from(socket);
+    let fd = socket.as_raw_fd();
+    match kind {
+        PeerKind::Tcp => {
+            let text = |address: io::Result<socket2::SockAddr>| {
+                let address = address.ok().and_then(|address| address.as_socket());
+                address.map_or_else(|| "?:0".to_owned(), |address| address.to_string())
+            };
+            Peer { addr: text(options.peer_addr()), laddr: text(options.local_addr()), fd, unix: false }
+        }
+        PeerKind::Unix => {
+            let path = options.local_addr().ok();
+            let path = path.as_ref().and_then(|address| address.as_pathname());
+            let laddr = path.map_or_else(|| "?:0".to_owned(), |path| format!("{}:0", path.display()));
+            Peer { addr: laddr.clone(), laddr, fd, unix: true }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn accepted_sockets_inherit_the_options_of_the_listener() {
+        let listening = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listening.local_addr().unwrap();
+        let listener = Listener::new(listening.try_clone().unwrap().into(), PeerKind::Tcp, 300).unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let (served, _) = listening.accept().unwrap();
+        let options = SockRef::from(&served);
+        assert!(options.tcp_nodelay().unwrap());
+        assert!(options.keepalive().unwrap());
+        assert_eq!(options.tcp_keepalive_time().unwrap(), Duration::from_secs(300));
+        assert_eq!(options.tcp_keepalive_interval().unwrap(), Duration::from_secs(100));
+        assert!(!listener.armed);
+    }
+
+    #[test]
+    fn both_ends_are_described() {
+        let listening = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+        let (served, _) = listening.accept().unwrap();
+        let peer = describe(&served.into(), PeerKind::Tcp);
+        assert_eq!(peer.addr, client.local_addr().unwrap().to_string());
+        assert_eq!(peer.laddr, client.peer_addr().unwrap().to_string());
+    }
+}

@@ -1,0 +1,312 @@
+//! The one task of a shard's executor: turn after turn it moves bytes and batches between the sockets, the engine and the
+//! other shards, and decides how to sleep when there is nothing to move.
+//!
+//! One turn:
+//! 1. hand all submissions to the kernel and reap what has arrived, in one call;
+//! 2. feed the sessions, which run their commands;
+//! 3. run the batches of the other shards;
+//! 4. one send per connection, one batch and at most one wake per destination;
+//! 5. nothing to do: spin as long as is asked for, wait in the ring for up to [`RING_WAIT_MAX`], then park in glommio.
+//!
+//! A turn is bounded, so none of this starves the rest; and glommio's own reactor gets to run every [`SERVICE_INTERVAL`]
+//! however busy the sockets are.
+
+mod meter;
+mod panics;
+mod park;
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
+
+use crate::clock::Clock;
+use crate::mesh::{Mail, MeshEnd};
+use crate::net::{Net, Turn};
+
+use meter::TurnMeter;
+pub(crate) use panics::install_hook;
+use park::Parker;
+
+/// What the shards send each other.
+pub(crate) type ShardMail = Mail<Box<Batch>>;
+
+/// Longest wait in the ring: an isolated request that comes later finds the shard parked and pays for glommio's wake.
+const RING_WAIT_MAX: Duration = Duration::from_millis(1);
+/// Longest park. Nothing depends on it but glommio's habit of parking although tasks are runnable.
+const PARK_MAX: Duration = Duration::from_millis(10);
+/// A busy shard lets glommio's reactor run this often.
+const SERVICE_INTERVAL: Duration = Duration::from_millis(10);
+/// How long a stopping server waits for clients to take their last replies.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// And for the kernel to let go of cancelled operations.
+const RELEASE_MAX: Duration = Duration::from_millis(300);
+/// Messages taken from one peer in a turn.
+const MAIL_PER_PEER: usize = 64;
+
+/// One shard: its engine, its sockets, its end of the mesh.
+pub(crate) struct ShardLoop {
+    node: Node,
+    net: Net,
+    mesh: MeshEnd<ShardMail>,
+    clock: Clock,
+    parker: Parker,
+    meter: TurnMeter,
+    busy_poll: Duration,
+    /// Shards that still have connections while the server stops.
+    serving: Arc<AtomicUsize>,
+    /// Completions have been waited for and not been looked at: the next turn need not call the kernel first.
+    waited: bool,
+    /// The last park ended without news.
+    drowsy: bool,
+    serviced: Instant,
+    traffic_seen: (u64, u64),
+    deadline: Option<Millis>,
+}
+
+/// How a turn ended.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Pace {
+    /// There is more to do at once.
+    Busy,
+    /// There was something to do, and all of it is done.
+    Active,
+    /// There was nothing to do.
+    Idle,
+}
+
+impl ShardLoop {
+    /// Must be called inside the shard's executor.
+    pub(crate) fn new(
+        node: Node,
+        net: Net,
+        mesh: MeshEnd<ShardMail>,
+        clock: Clock,
+        busy_poll: Duration,
+        serving: Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let parker = Parker::new(mesh.park_event())?;
+        Ok(Self {
+            node,
+            net,
+            mesh,
+            clock,
+            parker,
+            meter: TurnMeter::new(),
+            busy_poll,
+            serving,
+            waited: false,
+            drowsy: false,
+            serviced: Instant::now(),
+            traffic_seen: (0, 0),
+            deadline: None,
+        })
+    }
+
+    /// Serves until the mesh is stopped.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        while !self.mesh.stop_requested() {
+            match self.guarded_turn()? {
+                Pace::Busy => {}
+                Pace::Active if self.mesh.shards() > 1 => {}
+                Pace::Active | Pace::Idle => self.rest().await?,
+            }
+            if self.serviced.elapsed() > SERVICE_INTERVAL {
+                self.service().await;
+            }
+        }
+        self.finish().await
+    }
+
+    /// A turn whose panic ends the process: what the command was changing may be torn.
+    fn guarded_turn(&mut self) -> io::Result<Pace> {
+        match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+            Ok(pace) => pace,
+            Err(_) => panics::report_and_exit(self.mesh.me(), self.node.current_command()),
+        }
+    }
+
+    fn turn(&mut self) -> io::Result<Pace> {
+        let began = self.meter.begin();
+        if !std::mem::take(&mut self.waited) {
+            self.net.submit()?;
+        }
+        let now = self.clock.now_ms();
+        let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
+        let mut active = self.net.process(&mut turn);
+        active |= drain_inboxes(&mut self.net, &mut turn);
+        let mut busy = turn.node.tick(now);
+        let sweep_at = self.net.sweep(&mut turn);
+        self.net.flush(&mut turn);
+        if turn.mesh.shards() > 1 {
+            busy |= send_batches(&mut turn);
+        }
+        self.deadline = [sweep_at, self.node.next_deadline(now)].into_iter().flatten().min();
+        self.settle();
+        if active {
+            self.drowsy = false;
+        }
+        Ok(match (busy || self.net.is_ready(), active) {
+            (true, _) => Pace::Busy,
+            (_, true) => Pace::Active,
+            _ => Pace::Idle,
+        })
+    }
+
+    /// The end of a turn: counters, and what a command asked of the process.
+    fn settle(&mut self) {
+        let (submitted, completed) = self.net.traffic();
+        let stats = self.node.stats_mut();
+        stats.ring_submissions += submitted - self.traffic_seen.0;
+        stats.ring_completions += completed - self.traffic_seen.1;
+        self.traffic_seen = (submitted, completed);
+        self.meter.end(stats);
+        match self.node.request() {
+            None => {}
+            Some(HostRequest::SleepUs(us)) => std::thread::sleep(Duration::from_micros(us)),
+            Some(HostRequest::Shutdown) => self.mesh.stop_all(),
+        }
+    }
+
+    /// Sleeps, as deep as it takes, until there is something to do.
+    async fn rest(&mut self) -> io::Result<()> {
+        if !self.busy_poll.is_zero() && self.spin()? {
+            return Ok(());
+        }
+        let limit = self.sleep_limit();
+        if limit.is_zero() {
+            return Ok(());
+        }
+        if !self.drowsy || self.net.has_queued() {
+            if !self.mesh.begin_wait() {
+                return Ok(());
+            }
+            self.net.wait(limit.min(RING_WAIT_MAX))?;
+            self.waited = true;
+            self.node.stats_mut().ring_waits += 1;
+            if self.net.is_ready() || limit < RING_WAIT_MAX {
+                self.mesh.awake();
+                return Ok(());
+            }
+        }
+        self.park(limit).await
+    }
+
+    async fn park(&mut self, limit: Duration) -> io::Result<()> {
+        if !self.mesh.begin_park() {
+            return Ok(());
+        }
+        self.net.notify(true);
+        // Completions that were deferred before notifications were on have written no event.
+        self.net.submit()?;
+        if !self.net.is_ready() {
+            self.net.trim_buffers();
+            self.node.stats_mut().parks += 1;
+            let rung = self.parker.park(limit.min(PARK_MAX)).await?;
+            self.drowsy = !rung;
+            self.serviced = Instant::now();
+            self.waited = false;
+        }
+        self.net.notify(false);
+        self.mesh.awake();
+        Ok(())
+    }
+
+    /// Busy-polls; true when something came.
+    fn spin(&mut self) -> io::Result<bool> {
+        if self.net.has_queued() {
+            self.net.submit()?;
+        }
+        let began = Instant::now();
+        while began.elapsed() < self.busy_poll {
+            if self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested() {
+                return Ok(true);
+            }
+            std::thread::yield_now();
+        }
+        Ok(false)
+    }
+
+    /// How long there will be nothing to do unless something arrives.
+    fn sleep_limit(&self) -> Duration {
+        match self.deadline {
+            None => PARK_MAX,
+            Some(deadline) => Duration::from_millis(deadline.saturating_sub(self.clock.now_ms())),
+        }
+    }
+
+    /// Lets glommio's reactor run: a task that is always ready would keep it out, and yielding does not reach it.
+    async fn service(&mut self) {
+        glommio::timer::sleep(Duration::from_nanos(1)).await;
+        self.serviced = Instant::now();
+    }
+
+    /// Stops accepting and reading, sends what is owed, and stays at the others' service until they have done the same.
+    async fn finish(mut self) -> io::Result<()> {
+        let began = Instant::now();
+        self.net.stop_accepting();
+        self.guarded_turn()?;
+        let now = self.clock.now_ms();
+        let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
+        self.net.end_all(&mut turn);
+        let mut counted = true;
+        while began.elapsed() < FAREWELL_MAX {
+            if counted && self.net.connection_count() == 0 {
+                counted = false;
+                self.serving.fetch_sub(1, Ordering::AcqRel);
+            }
+            if self.serving.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            if self.guarded_turn()? == Pace::Idle {
+                self.net.wait(RING_WAIT_MAX)?;
+            }
+        }
+        let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
+        self.net.close_all(&mut turn);
+        if !self.net.release(RELEASE_MAX)? {
+            // The kernel may still write to this memory: it stays until the process ends.
+            std::mem::forget(self.net);
+        }
+        self.parker.finish().await;
+        Ok(())
+    }
+}
+
+/// Runs what the other shards sent. Returns whether there was anything.
+fn drain_inboxes(net: &mut Net, turn: &mut Turn<'_>) -> bool {
+    let mut any = false;
+    for from in 0..turn.mesh.shards() {
+        for _ in 0..MAIL_PER_PEER {
+            let Some(mail) = turn.mesh.recv(from) else { break };
+            any = true;
+            match mail {
+                Mail::Batch(batch) => turn.node.receive(ShardId(from as u16), batch, turn.now),
+                Mail::Connection(socket, kind) => net.open(socket, kind, turn),
+            }
+        }
+    }
+    any
+}
+
+/// Sends each shard what the turn has produced for it. Returns whether something had to stay because a mailbox is full.
+fn send_batches(turn: &mut Turn<'_>) -> bool {
+    let mut stayed = false;
+    for to in 0..turn.mesh.shards() {
+        if to == turn.mesh.me() {
+            continue;
+        }
+        if !turn.mesh.has_room(to) {
+            stayed = true;
+            continue;
+        }
+        let Some(batch) = turn.node.take_outbox(ShardId(to as u16)) else { continue };
+        let sent = turn.mesh.send(to, Mail::Batch(batch));
+        debug_assert!(sent.is_ok(), "there was room");
+        turn.node.stats_mut().wakes_sent += u64::from(turn.mesh.wake(to));
+    }
+    stayed
+}
