@@ -70,7 +70,7 @@ def pipelines(client, text):
 
 
 def introspection(client, text):
-    assert client.client_setname("script") and client.client_getname() == text("script")
+    assert client.client_setname("script") and client.client_getname() in ("script", b"script")
     assert client.client_id() > 0
     assert any(entry["name"] == "script" for entry in client.client_list())
     assert client.info()["redis_version"] and client.config_get("maxmemory")
