@@ -3,7 +3,7 @@
 use crate::check::Violation;
 use crate::workload::{Operation, Workload};
 use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId};
-use corelane_resp::{Frame, FrameLimits, decode, encode_command};
+use corelane_resp::{Frame, decode, encode_command};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -266,7 +266,7 @@ impl World {
 
     fn answer(&mut self, idx: usize) {
         let client = &mut self.clients[idx];
-        while let Ok(Some((reply, used))) = decode(&client.received, &FrameLimits::default()) {
+        while let Ok(Some((reply, used))) = decode(&client.received) {
             client.received.drain(..used);
             let (number, sent, operation) = client.open.pop_front().expect("every reply has a request");
             self.records.push(Record { client: idx, number, sent, answered: self.step, operation, reply });
