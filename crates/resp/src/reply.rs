@@ -34,7 +34,7 @@ pub struct Splice {
     pub bytes: Bytes,
 }
 
-/// A place in a reply.
+/// A place in a reply. [`Reply::seal`] makes earlier marks meaningless.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
     buf: usize,
