@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::server::{self, Server};
@@ -112,6 +113,29 @@ fn first_lines(server: &Server, args: &[&str], count: usize) -> Vec<String> {
     child.kill().expect("redis-cli still runs");
     child.wait().expect("redis-cli ends");
     lines
+}
+
+#[test]
+fn redis_cli_connects_to_a_unix_socket_with_the_permissions_asked_for() {
+    if !server::installed("redis-cli", "--version") {
+        return;
+    }
+    for shards in SHARD_COUNTS {
+        let server = Server::ours_with(shards, &["--unixsocket", "test.sock", "--unixsocketperm", "700"]);
+        let path = server.path("test.sock");
+        let mode = std::fs::metadata(&path).expect("the socket").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", server.name);
+        for n in 0..10 {
+            let mut command = Command::new("redis-cli");
+            let output = command
+                .arg("-s")
+                .arg(&path)
+                .args(["MSET", &format!("a:{n}"), "1", &format!("b:{n}"), "2"])
+                .output();
+            assert_eq!(output.expect("redis-cli runs").stdout, b"OK\n");
+        }
+        assert_eq!(cli(&server, &["DBSIZE"]), "20");
+    }
 }
 
 #[test]

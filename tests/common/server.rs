@@ -100,6 +100,11 @@ impl Server {
         assert!(status.expect("kill runs").success(), "kill -{signal}");
     }
 
+    /// A file in the server's directory, which is where it runs.
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.dir.join(file)
+    }
+
     /// What the server wrote to stdout and stderr.
     pub(crate) fn log(&self) -> String {
         let read = |file| fs::read(self.dir.join(file)).unwrap_or_default();
