@@ -1,4 +1,6 @@
 //! Inline commands: one line of words, as typed into a terminal, with Valkey's `sdssplitargs` rules for quotes.
+//!
+//! One difference is on purpose: Valkey 9.1.2 drops a raw byte 0xff from a word; here it stays.
 
 use bytes::Bytes;
 

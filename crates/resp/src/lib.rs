@@ -4,6 +4,8 @@
 //! [`encode_command`] and [`decode`]. Nothing here knows commands, sockets, or clocks. Texts and limits are
 //! those of Valkey 9.1.
 
+#![forbid(unsafe_code)]
+
 mod double;
 mod error;
 mod frame;

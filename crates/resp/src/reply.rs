@@ -133,7 +133,7 @@ impl Reply {
     #[inline]
     pub fn int(&mut self, value: i64) {
         match value {
-            0..=9 => self.buf.extend_from_slice(&[b':', digit(value as usize), b'\r', b'\n']),
+            0..=99 => self.header(b':', value as usize),
             _ => self.long_header(b':', value),
         }
     }

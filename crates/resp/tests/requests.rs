@@ -151,6 +151,11 @@ fn inline_quotes() {
     }
     check(b"E\"C H\"O\r\n", &["EC HO"], None);
     check(b"\"\"\r\n", &[""], None);
+    // On purpose unlike Valkey, which drops the byte.
+    for line in [&b"ECHO \xff\r\n"[..], b"ECHO \"\xff\"\r\n"] {
+        let command = vec![b"ECHO".to_vec(), vec![0xff]];
+        assert_eq!(outcome(Limits::default(), [line]), (vec![command], None));
+    }
     check(b"ECHO \"a b\"c d \"\"\r\n", &["ECHO|a bc|d|"], None);
 }
 
