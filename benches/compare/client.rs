@@ -90,7 +90,9 @@ impl Client {
     }
 
     /// Sets `key:000000000000` and the `count - 1` after it to values of `value_bytes`: the keys of redis-benchmark.
-    pub(crate) fn fill(&mut self, count: u64, value_bytes: u64) -> Result<()> {
+    /// With a TTL they expire in the next week, long after everything here has ended.
+    pub(crate) fn fill(&mut self, count: u64, value_bytes: u64, ttl: bool) -> Result<()> {
+        const WEEK_S: u64 = 7 * 24 * 3600;
         let value = "x".repeat(usize::try_from(value_bytes)?);
         let batch_max = if value_bytes > 4096 { 8 } else { FILL_BATCH };
         let mut request = Vec::new();
@@ -98,13 +100,18 @@ impl Client {
             let end = (start + batch_max).min(count);
             request.clear();
             for number in start..end {
+                let words = if ttl { 5 } else { 3 };
                 match self.protocol {
-                    Protocol::Resp => write!(
-                        request,
-                        "*3\r\n$3\r\nSET\r\n$16\r\nkey:{number:012}\r\n${value_bytes}\r\n{value}\r\n"
-                    )?,
+                    Protocol::Resp => {
+                        write!(request, "*{words}\r\n$3\r\nSET\r\n$16\r\nkey:{number:012}\r\n")?;
+                        write!(request, "${value_bytes}\r\n{value}\r\n")?;
+                        if ttl {
+                            write!(request, "$2\r\nEX\r\n$6\r\n{WEEK_S:06}\r\n")?;
+                        }
+                    }
                     Protocol::Memcached => {
-                        write!(request, "set key:{number:012} 0 0 {value_bytes}\r\n{value}\r\n")?;
+                        let seconds = if ttl { WEEK_S } else { 0 };
+                        write!(request, "set key:{number:012} 0 {seconds} {value_bytes}\r\n{value}\r\n")?;
                     }
                 }
             }

@@ -28,9 +28,10 @@ pub(crate) fn run(workload: &'static Workload, fleet: &Fleet, options: &Options)
     }
     let mut subjects = Vec::new();
     for &subject in workload.subjects {
-        match lacks(subject, fleet, workload) {
-            None => subjects.push(subject),
-            Some(reason) => outcome.skipped.push(format!("{}: {reason}", subject.name())),
+        if fleet.has(subject) {
+            subjects.push(subject);
+        } else {
+            outcome.skipped.push(format!("{}, which was not found on this machine", subject.name()));
         }
     }
     for run in 1..=options.runs() {
@@ -65,15 +66,6 @@ fn check_machine(workload: &Workload, options: &Options) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Why a server cannot take part.
-fn lacks(subject: Subject, fleet: &Fleet, workload: &Workload) -> Option<&'static str> {
-    if !fleet.has(subject) {
-        return Some("skipped, it was not found on this machine");
-    }
-    let speaks_resp = subject != Subject::Memcached;
-    (!speaks_resp && matches!(workload.kind, Kind::Load(_))).then_some("skipped, it does not speak RESP")
 }
 
 /// One server, once.

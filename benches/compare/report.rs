@@ -48,6 +48,9 @@ pub(crate) fn markdown(outcomes: &[Outcome], fleet: &Fleet, machine: &Machine) -
     for version in fleet.versions() {
         let _ = writeln!(text, "- {version}");
     }
+    for note in &fleet.notes {
+        let _ = writeln!(text, "- {note}");
+    }
     text.push_str(
         "\nMedians of alternating runs, ± half the distance between the extremes. CPU is utime + stime of the server. \
          In parentheses: the ratio to Redis, as the median of the ratios of neighbouring runs.\n",
@@ -92,7 +95,7 @@ pub(crate) fn csv(outcomes: &[Outcome]) -> String {
             let ratio = outcome.figures.ratio_to_redis(series.case, series.subject, series.metric);
             let _ = writeln!(
                 text,
-                "{},{},\"{}\",{},{},{},{},{},{}",
+                "{},\"{}\",\"{}\",{},{},{},{},{},{}",
                 outcome.workload.name,
                 series.case,
                 series.subject.name(),

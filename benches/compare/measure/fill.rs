@@ -25,7 +25,7 @@ pub(super) fn big_set(bench: &mut Bench<'_>, bytes: u64) -> Result<()> {
 pub(super) fn growth(bench: &mut Bench<'_>, keys: u64) -> Result<()> {
     let mut client = bench.server.connect()?;
     client.command(&["CONFIG", "RESETSTAT"])?;
-    client.fill(keys, 8)?;
+    client.fill(keys, 8, false)?;
     bench.figures.add(
         "growth",
         bench.subject,
@@ -55,15 +55,15 @@ fn turn_us_max(info: &str) -> Result<f64> {
     values.reduce(f64::max).with_context(|| format!("INFO Shards has no turn_us_max: {info:?}"))
 }
 
-/// Resident memory per key beyond key and value, for values of 8 and of 64 bytes, each in a fresh server.
+/// Resident memory per key beyond key and value, each case in a fresh server.
 pub(super) fn memory(bench: &mut Bench<'_>, keys: u64, fleet: &Fleet, pin: Pin) -> Result<()> {
-    for (index, (case, value_bytes)) in [("8-byte values", 8), ("64-byte values", 64)].into_iter().enumerate()
-    {
+    let cases = [("8-byte values", 8, false), ("64-byte values", 64, false), ("8-byte values, TTL", 8, true)];
+    for (index, (case, value_bytes, ttl)) in cases.into_iter().enumerate() {
         if index > 0 {
             bench.server = fleet.start(bench.subject, pin)?;
         }
         let before = settled_bytes(bench.server.pid())?;
-        bench.server.connect()?.fill(keys, value_bytes)?;
+        bench.server.connect()?.fill(keys, value_bytes, ttl)?;
         let grown = settled_bytes(bench.server.pid())? - before;
         let beyond = grown / keys as f64 - (KEY_BYTES + value_bytes) as f64;
         bench.figures.add(case, bench.subject, Metric::BytesPerKey, beyond);

@@ -19,7 +19,7 @@ pub(super) fn loads(
     let loads: Vec<Load> = loads.iter().map(|load| scaled(load, bench.options)).collect();
     if let Some(first) = loads.first() {
         // The loads of a workload share their keys and sizes, so one fill serves them all.
-        bench.server.connect()?.fill(first.keys, first.value_bytes)?;
+        bench.server.connect()?.fill(first.keys, first.value_bytes, false)?;
     }
     for load in &loads {
         let words = load::command(load, load.requests, pin);
