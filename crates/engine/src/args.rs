@@ -78,6 +78,11 @@ impl<'a> Args<'a> {
         self.at(idx).eq_ignore_ascii_case(word.as_bytes())
     }
 
+    /// The same without the first `count` arguments.
+    pub fn skip(self, count: usize) -> Self {
+        Self { spans: &self.spans[count..], ..self }
+    }
+
     /// A copy that owns its bytes; long arguments are shared.
     pub fn to_owned(self) -> OwnedArgs {
         let mut data = Vec::with_capacity(

@@ -35,6 +35,7 @@ struct Part {
 
 struct Tx {
     session: SessionId,
+    client_id: u64,
     command: &'static Command,
     db: u16,
     proto: Proto,
@@ -83,6 +84,7 @@ impl Coordinator {
         let parts = divide(shard, command, args.args());
         let tx = Tx {
             session,
+            client_id: client.id,
             command,
             db: client.db as u16,
             proto: client.proto,
@@ -129,6 +131,7 @@ impl Tx {
             command: self.command,
             db: self.db,
             proto: self.proto,
+            client_id: self.client_id,
             args: self.args.clone(),
             keys: part.keys.clone(),
         }))

@@ -53,6 +53,8 @@ pub struct Shard {
     pub stats: ShardStats,
     /// The configuration in force.
     pub settings: Settings,
+    /// What the runtime last told about the process.
+    pub process: ProcessInfo,
     /// What a command has asked of the process.
     pub host_request: Option<HostRequest>,
 }
@@ -103,6 +105,44 @@ pub enum Payload {
     None,
     /// A key's value and deadline.
     Value(Value, Option<Millis>),
+    /// What a shard says of itself, for INFO.
+    Report(Box<ShardReport>),
+}
+
+/// What a shard says of itself.
+#[derive(Clone, Debug)]
+pub struct ShardReport {
+    /// Which shard.
+    pub shard: ShardId,
+    /// Its counters.
+    pub stats: ShardStats,
+    /// Its databases.
+    pub dbs: Vec<crate::keyspace::DbStats>,
+    /// Bytes of its entries.
+    pub entry_bytes: u64,
+    /// Keys that expired.
+    pub expired: u64,
+    /// Connections open on it.
+    pub connections: usize,
+    /// The process, as this shard knows it.
+    pub process: ProcessInfo,
+    /// The configuration.
+    pub settings: Settings,
+    /// When the report was made.
+    pub now: Millis,
+}
+
+/// What the runtime knows of the process; it renews this about every second on every shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Resident bytes.
+    pub rss_bytes: u64,
+    /// Processor time in user mode, in microseconds.
+    pub cpu_user_us: u64,
+    /// Processor time in the kernel, in microseconds.
+    pub cpu_sys_us: u64,
+    /// Memory of the machine in bytes.
+    pub memory_bytes: u64,
 }
 
 /// What a part of a command did on one shard.
@@ -173,6 +213,8 @@ pub struct Ctx<'a> {
     pub shard: &'a mut Shard,
     /// The connections of this shard; only for commands with `Scope::Nothing`.
     pub sessions: Option<&'a Sessions>,
+    /// The asking client's number, where `sessions` is given.
+    pub client_id: u64,
     /// The selected database.
     pub db: usize,
     /// The time.
@@ -205,13 +247,18 @@ impl Ctx<'_> {
     /// The entry of a key, for reading: counts a hit or a miss.
     #[inline]
     pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
-        let found = self.shard.keyspace.find(self.db, key, self.now);
-        if found.is_some() {
-            self.shard.stats.hits += 1;
-        } else {
-            self.shard.stats.misses += 1;
+        let Shard { keyspace, stats, .. } = &mut *self.shard;
+        match keyspace.find(self.db, key, self.now) {
+            Some(mut entry) => {
+                stats.hits += 1;
+                entry.touch(self.now / 1000);
+                Some(entry)
+            }
+            None => {
+                stats.misses += 1;
+                None
+            }
         }
-        found
     }
 
     /// Sets a key's value and deadline.

@@ -13,7 +13,7 @@ use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
 use crate::session::{CloseWhen, Partial, Session, SessionId};
 use crate::slot::ShardId;
-use corelane_resp::{Reply, Step};
+use corelane_resp::{ProtocolError, Reply, Step};
 
 /// How far the commands of some input could be run.
 enum Ran {
@@ -34,19 +34,21 @@ impl Core {
         mut bytes: &[u8],
         now: Millis,
     ) {
-        let mut peers = Peers { coordinator, participant };
         loop {
             if session.in_bulk() {
                 let taken = session.fill_bulk(bytes);
                 bytes = &bytes[taken..];
-                if !session.finish_bulk() {
-                    break;
+                match session.finish_bulk() {
+                    None => break,
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => self.protocol_error(session, error),
                 }
             }
             if !session.can_run(self.shard.settings.output_backlog_max) {
                 session.input.extend_from_slice(bytes);
                 break;
             }
+            let mut peers = Peers { coordinator, participant };
             if session.input.is_empty() {
                 let (used, ran) = self.run_input(&mut peers, session, id, bytes, now);
                 let Ran::NeedBulk { start, len } = ran else {
@@ -70,16 +72,9 @@ impl Core {
                 data.drain(..used);
                 session.input = data;
                 self.begin_bulk(session, len);
-                let taken = session.fill_bulk(&rest);
-                if !session.finish_bulk() {
-                    break;
-                }
-                session.input.extend_from_slice(&rest[taken..]);
-                bytes = &[];
+                return self.consume(coordinator, participant, session, id, &rest, now);
             }
         }
-        session.held_up =
-            !session.input.is_empty() && !session.can_run(self.shard.settings.output_backlog_max);
         if session.input_len() > self.shard.settings.query_buffer_limit {
             self.shard.stats.query_limit_disconnections += 1;
             session.client.close = Some(CloseWhen::Now);
@@ -89,7 +84,10 @@ impl Core {
 
     fn begin_bulk(&mut self, session: &mut Session, len: usize) {
         if !session.begin_bulk(len) {
-            self.protocol_error(session, "Protocol error: not enough memory for the argument");
+            self.answer(session, |_, _, _| {
+                Err(Error::text("ERR not enough memory for an argument of this length"))
+            });
+            session.client.close = Some(CloseWhen::AfterOutput);
         }
     }
 
@@ -154,7 +152,7 @@ impl Core {
                     break;
                 }
                 Err(error) => {
-                    self.protocol_error(session, &error.to_string());
+                    self.protocol_error(session, error);
                     used = data.len();
                     break;
                 }
@@ -165,10 +163,10 @@ impl Core {
         (used, ran)
     }
 
-    fn protocol_error(&mut self, session: &mut Session, text: &str) {
+    fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
         self.shard.stats.errors += 1;
         self.answer(session, |_, _, reply| {
-            reply.error(&format!("ERR {text}"));
+            error.reply(reply);
             Ok(())
         });
         session.client.close = Some(CloseWhen::AfterOutput);

@@ -20,7 +20,18 @@ pub(crate) fn shard_of(shard: &Shard, key: &[u8]) -> ShardId {
 /// A context that sees no connections.
 #[inline]
 pub(crate) fn ctx<'a>(shard: &'a mut Shard, db: usize, now: Millis, keys: KeySelection<'a>) -> Ctx<'a> {
-    Ctx { shard, sessions: None, db, now, keys, stage: 0, payload: Payload::None, resume: 0, elements: 0 }
+    Ctx {
+        shard,
+        sessions: None,
+        client_id: 0,
+        db,
+        now,
+        keys,
+        stage: 0,
+        payload: Payload::None,
+        resume: 0,
+        elements: 0,
+    }
 }
 
 /// Runs a command all of whose keys live on this shard.

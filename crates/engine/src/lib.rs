@@ -26,7 +26,7 @@ mod stats;
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{Command, Find, Flags, KeyFlags, KeySpec, Merge, Plan, Scope};
 pub use commands::{CommandTable, all as all_commands};
-pub use ctx::{HostRequest, Rng};
+pub use ctx::{HostRequest, ProcessInfo, Rng};
 pub use errors::Error;
 pub use glob::glob_match;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};

@@ -216,6 +216,8 @@ pub struct LockRequest {
     pub db: u16,
     /// The protocol of the parts' replies.
     pub proto: Proto,
+    /// The asking client's number.
+    pub client_id: u64,
     /// All arguments of the command.
     pub args: OwnedArgs,
     /// The indices of the keys that the participant owns.

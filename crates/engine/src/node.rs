@@ -6,7 +6,7 @@
 
 use crate::commands::CommandTable;
 use crate::coordinator::Coordinator;
-use crate::ctx::{HostRequest, Rng, Shard};
+use crate::ctx::{HostRequest, ProcessInfo, Rng, Shard};
 use crate::keyspace::{KeyHasher, Keyspace, Millis};
 use crate::message::{Batch, TxMessage};
 use crate::participant::Participant;
@@ -95,6 +95,7 @@ impl Node {
             rng: Rng::new(config.seed ^ (u64::from(config.me.0) << 48)),
             stats: ShardStats::default(),
             settings: config.settings,
+            process: ProcessInfo::default(),
             host_request: None,
         };
         let core = Core {
@@ -236,6 +237,11 @@ impl Node {
     /// Counters, for the runtime to add its own.
     pub fn stats_mut(&mut self) -> &mut ShardStats {
         &mut self.core.shard.stats
+    }
+
+    /// What INFO says about the process.
+    pub fn set_process_info(&mut self, process: ProcessInfo) {
+        self.core.shard.process = process;
     }
 
     /// Connections open.

@@ -171,10 +171,11 @@ impl Node {
             Plan::Staged { read, .. } => (read, None),
             _ => unreachable!("only these plans are locked"),
         };
-        let whole = request.command.scope == Scope::Nothing;
+        let sees_sessions = request.command.scope == Scope::Nothing;
         let ctx = Ctx {
             shard: &mut self.core.shard,
-            sessions: whole.then_some(&self.sessions),
+            sessions: sees_sessions.then_some(&self.sessions),
+            client_id: request.client_id,
             db: request.db.into(),
             now,
             keys: KeySelection::List(&request.keys),
@@ -214,6 +215,7 @@ impl Node {
         let ctx = Ctx {
             shard: &mut self.core.shard,
             sessions: None,
+            client_id: request.client_id,
             db: request.db.into(),
             now,
             keys: KeySelection::List(keys),

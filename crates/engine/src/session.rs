@@ -8,7 +8,7 @@ use crate::command::Command;
 use crate::keyspace::Millis;
 use crate::reply_order::ReplyOrder;
 use bytes::Bytes;
-use corelane_resp::{Parser, Proto, Reply, Span};
+use corelane_resp::{Parser, Proto, ProtocolError, Reply, Span};
 use slab::Slab;
 use std::mem::MaybeUninit;
 
@@ -255,17 +255,18 @@ impl Session {
         }
     }
 
-    /// If the large argument is complete, adds it to the arguments; true if that was so.
-    pub(crate) fn finish_bulk(&mut self) -> bool {
-        if !self.bulk.as_ref().is_some_and(|bulk| bulk.payload.len() == bulk.want) {
-            return false;
-        }
-        let Some(mut bulk) = self.bulk.take() else { return false };
-        bulk.payload.truncate(bulk.want - 2);
+    /// If the large argument is complete, adds it to the arguments; `None` if it is not yet.
+    pub(crate) fn finish_bulk(&mut self) -> Option<Result<(), ProtocolError>> {
+        let mut bulk = self.bulk.take_if(|bulk| bulk.payload.len() == bulk.want)?;
+        let len = match Parser::payload_of(&bulk.payload) {
+            Ok(payload) => payload.len(),
+            Err(error) => return Some(Err(error)),
+        };
+        bulk.payload.truncate(len);
         let partial = self.partial.get_or_insert_default();
         partial.owned.push(Bytes::from(std::mem::take(&mut bulk.payload)));
         self.parser.bulk_taken(&mut partial.spans, partial.owned.len() - 1);
-        true
+        Some(Ok(()))
     }
 }
 

@@ -1,7 +1,13 @@
 //! All commands, family by family; every file holds the records, the handlers and their tests together.
 
+mod client;
+mod command_docs;
+mod command_info;
 mod connection;
 mod generic;
+mod info;
+mod object;
+mod server;
 mod string;
 
 use crate::args::Args;
@@ -10,7 +16,16 @@ use crate::errors::Error;
 use hashbrown::HashMap;
 
 /// The families, in the order in which COMMAND lists them.
-static FAMILIES: &[&[Command]] = &[string::COMMANDS, generic::COMMANDS, connection::COMMANDS];
+static FAMILIES: &[&[Command]] = &[
+    string::COMMANDS,
+    generic::COMMANDS,
+    connection::COMMANDS,
+    client::COMMANDS,
+    command_info::COMMANDS,
+    server::COMMANDS,
+    info::COMMANDS,
+    object::COMMANDS,
+];
 
 /// Longer names than this are no command's.
 const NAME_LEN_MAX: usize = 32;

@@ -330,6 +330,19 @@ impl Entry {
         }
     }
 
+    /// Notes an access at `now_s` seconds; kept modulo 2^24, which is half a year.
+    #[inline]
+    pub fn touch(&mut self, now_s: u64) {
+        let [a, b, c, ..] = now_s.to_le_bytes();
+        self.write(1, &[a, b, c]);
+    }
+
+    /// Seconds since the last access, as of `now_s`.
+    pub fn idle_s(&self, now_s: u64) -> u64 {
+        let [a, b, c] = self.read(1);
+        now_s.wrapping_sub(u64::from(u32::from_le_bytes([a, b, c, 0]))) & 0xFF_FFFF
+    }
+
     /// Records the wheel's hint; does nothing for an entry without a deadline.
     pub fn set_hint(&mut self, hint: u16) {
         if let Some(word) = self.expiry_word() {

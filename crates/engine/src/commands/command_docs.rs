@@ -1,0 +1,242 @@
+//! COMMAND DOCS: a command's record for people and tools, its usage line taken apart into arguments.
+//!
+//! A usage line is what redis-cli shows: words in capitals are tokens, `[ ]` is optional, `|` separates alternatives, `...`
+//! repeats, `( )` groups. The tree that clients get follows from it.
+
+use crate::command::Command;
+use corelane_resp::Reply;
+
+/// An argument, or a group of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Argument {
+    /// Of a value; empty for groups and pure tokens.
+    name: String,
+    token: Option<String>,
+    optional: bool,
+    multiple: bool,
+    children: Vec<Argument>,
+    /// The children exclude each other.
+    one_of: bool,
+}
+
+/// Writes name and documentation of a command.
+pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
+    reply.bulk(name.as_bytes());
+    let arguments = parse(command.syntax);
+    let (has_arguments, has_subcommands) = (!arguments.is_empty(), !command.subcommands.is_empty());
+    reply.map(4 + usize::from(has_arguments) + usize::from(has_subcommands));
+    let fields = [
+        ("summary", command.summary),
+        ("since", command.since),
+        ("group", command.group),
+        ("complexity", command.complexity),
+    ];
+    for (field, value) in fields {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    if has_arguments {
+        reply.bulk(b"arguments");
+        write_arguments(&arguments, reply);
+    }
+    if has_subcommands {
+        reply.bulk(b"subcommands");
+        reply.map(command.subcommands.len());
+        for sub in command.subcommands {
+            write(&format!("{name}|{}", sub.name), sub, reply);
+        }
+    }
+}
+
+fn kind(argument: &Argument) -> &'static str {
+    if !argument.children.is_empty() {
+        return if argument.one_of { "oneof" } else { "block" };
+    }
+    match argument.name.as_str() {
+        "" => "pure-token",
+        name if name.starts_with("key") || name.ends_with("key") || name.starts_with("newkey") => "key",
+        "pattern" => "pattern",
+        name if name.starts_with("unix-time") => "unix-time",
+        "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "end" | "offset" | "count"
+        | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
+        | "min-match-len" | "client-id" | "maxage" | "idle" | "protover" => "integer",
+        _ => "string",
+    }
+}
+
+fn write_arguments(arguments: &[Argument], reply: &mut Reply) {
+    reply.array(arguments.len());
+    for argument in arguments {
+        let kind = kind(argument);
+        let name = match (&argument.name, &argument.token) {
+            (name, _) if !name.is_empty() => name.clone(),
+            (_, Some(token)) => token.to_ascii_lowercase(),
+            _ => argument
+                .children
+                .iter()
+                .map(|child| child.name.as_str())
+                .find(|name| !name.is_empty())
+                .unwrap_or("option")
+                .to_owned(),
+        };
+        let (leaf, flagged) = (argument.children.is_empty(), argument.optional || argument.multiple);
+        let fields = 2
+            + usize::from(leaf)
+            + usize::from(kind == "key")
+            + usize::from(argument.token.is_some())
+            + usize::from(flagged)
+            + usize::from(!leaf);
+        reply.map(fields);
+        write_pair("name", &name, reply);
+        write_pair("type", kind, reply);
+        if leaf {
+            write_pair("display_text", &name, reply);
+        }
+        if kind == "key" {
+            reply.bulk(b"key_spec_index");
+            reply.int(0);
+        }
+        if let Some(token) = &argument.token {
+            write_pair("token", token, reply);
+        }
+        if flagged {
+            reply.bulk(b"flags");
+            reply.set(usize::from(argument.optional) + usize::from(argument.multiple));
+            if argument.optional {
+                reply.simple("optional");
+            }
+            if argument.multiple {
+                reply.simple("multiple");
+            }
+        }
+        if !leaf {
+            reply.bulk(b"arguments");
+            write_arguments(&argument.children, reply);
+        }
+    }
+}
+
+fn write_pair(field: &str, value: &str, reply: &mut Reply) {
+    reply.bulk(field.as_bytes());
+    reply.bulk(value.as_bytes());
+}
+
+/// Takes a usage line apart.
+fn parse(syntax: &str) -> Vec<Argument> {
+    let spaced = ["[", "]", "(", ")", "|"]
+        .iter()
+        .fold(syntax.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    into_sequence(parse_alternatives(&words, &mut at))
+}
+
+fn is_token(word: &str) -> bool {
+    word.chars().any(|c| c.is_ascii_uppercase()) && !word.chars().any(|c| c.is_ascii_lowercase())
+}
+
+/// Alternatives up to the closing bracket or the end; each is a sequence.
+fn parse_alternatives(words: &[&str], at: &mut usize) -> Vec<Vec<Argument>> {
+    let mut alternatives = vec![Vec::new()];
+    while *at < words.len() {
+        let word = words[*at];
+        *at += 1;
+        let sequence = alternatives.last_mut().expect("there is always one");
+        match word {
+            "]" | ")" => break,
+            "|" => alternatives.push(Vec::new()),
+            "..." => repeat(sequence),
+            "[" | "(" => {
+                let inner = parse_alternatives(words, at);
+                let mut group = group_of(inner);
+                group.optional = word == "[";
+                // `[key ...]` after `key` says that the key repeats.
+                if let Some(last) = sequence.last_mut()
+                    && group.multiple
+                    && group.name == last.name
+                    && !group.name.is_empty()
+                {
+                    last.multiple = true;
+                    continue;
+                }
+                sequence.push(group);
+            }
+            word if is_token(word) => {
+                let next = words.get(*at).copied().unwrap_or("");
+                let takes_value = !next.is_empty()
+                    && !is_token(next)
+                    && !matches!(next, "]" | ")" | "|" | "[" | "(" | "...");
+                let name = if takes_value { next.to_owned() } else { String::new() };
+                *at += usize::from(takes_value);
+                sequence.push(Argument { name, token: Some(word.to_owned()), ..Argument::default() });
+            }
+            word => sequence.push(Argument { name: word.to_owned(), ..Argument::default() }),
+        }
+    }
+    alternatives
+}
+
+fn repeat(sequence: &mut [Argument]) {
+    if let Some(last) = sequence.last_mut() {
+        last.multiple = true;
+    }
+}
+
+fn group_of(mut alternatives: Vec<Vec<Argument>>) -> Argument {
+    if alternatives.len() == 1 {
+        let mut sequence = alternatives.remove(0);
+        if sequence.len() == 1 {
+            return sequence.remove(0);
+        }
+        return Argument { children: sequence, ..Argument::default() };
+    }
+    let children = alternatives.into_iter().map(|sequence| group_of(vec![sequence])).collect();
+    Argument { children, one_of: true, ..Argument::default() }
+}
+
+fn into_sequence(mut alternatives: Vec<Vec<Argument>>) -> Vec<Argument> {
+    if alternatives.len() == 1 { alternatives.remove(0) } else { vec![group_of(alternatives)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(arguments: &[Argument]) -> String {
+        let one = |argument: &Argument| {
+            let mut text = format!("{}:{}", kind(argument), argument.name);
+            if let Some(token) = &argument.token {
+                text.push_str(&format!("={token}"));
+            }
+            if !argument.children.is_empty() {
+                text.push_str(&format!("<{}>", shape(&argument.children)));
+            }
+            text.push_str(if argument.optional { "?" } else { "" });
+            text.push_str(if argument.multiple { "*" } else { "" });
+            text
+        };
+        arguments.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn usage_lines_are_taken_apart() {
+        let cases = [
+            ("", ""),
+            ("key", "key:key"),
+            ("key [key ...]", "key:key*"),
+            (
+                "key value [NX | XX] [GET]",
+                "key:key string:value oneof:<pure-token:=NX pure-token:=XX>? pure-token:=GET?",
+            ),
+            ("key [EX seconds | PERSIST]", "key:key oneof:<integer:seconds=EX pure-token:=PERSIST>?"),
+            (
+                "cursor [MATCH pattern] [COUNT count]",
+                "integer:cursor pattern:pattern=MATCH? integer:count=COUNT?",
+            ),
+            ("[command-name ...]", "string:command-name?*"),
+        ];
+        for (syntax, expected) in cases {
+            assert_eq!(shape(&parse(syntax)), expected, "{syntax}");
+        }
+    }
+}

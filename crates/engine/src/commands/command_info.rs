@@ -1,0 +1,323 @@
+//! COMMAND: what the command table says, as clients ask for it.
+
+use super::command_docs;
+use crate::args::Args;
+use crate::command::{Command, Find, Flags, KeySpec, Plan};
+use crate::commands::{Lookup, all};
+use crate::ctx::SessionCtx;
+use crate::errors::Error;
+use crate::glob::glob_match;
+use corelane_resp::Reply;
+
+const QUIET: Flags = Flags::LOADING.with(Flags::STALE);
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "command",
+    arity: -1,
+    flags: QUIET,
+    plan: Plan::Session(info_all),
+    since: "2.8.13",
+    group: "server",
+    categories: &["@connection"],
+    summary: "Describes all commands.",
+    complexity: "O(N) where N is the number of commands",
+    tips: &["nondeterministic_output_order"],
+    subcommands: &[
+        Command {
+            name: "count",
+            arity: 2,
+            flags: QUIET,
+            plan: Plan::Session(count),
+            since: "2.8.13",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Counts the commands.",
+            ..Command::DEFAULT
+        },
+        Command {
+            name: "docs",
+            arity: -2,
+            flags: QUIET,
+            plan: Plan::Session(docs),
+            since: "7.0.0",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Documents commands for people and tools.",
+            complexity: "O(N) where N is the number of commands to look up",
+            syntax: "[command-name ...]",
+            tips: &["nondeterministic_output_order"],
+            ..Command::DEFAULT
+        },
+        Command {
+            name: "getkeys",
+            arity: -3,
+            flags: QUIET,
+            plan: Plan::Session(get_keys),
+            since: "2.8.13",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Extracts the keys from a full command.",
+            complexity: "O(N) where N is the number of arguments",
+            syntax: "command [arg ...]",
+            ..Command::DEFAULT
+        },
+        Command {
+            name: "info",
+            arity: -2,
+            flags: QUIET,
+            plan: Plan::Session(info),
+            since: "2.8.13",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Describes one, several or all commands.",
+            complexity: "O(N) where N is the number of commands to look up",
+            syntax: "[command-name ...]",
+            tips: &["nondeterministic_output_order"],
+            ..Command::DEFAULT
+        },
+        Command {
+            name: "list",
+            arity: -2,
+            flags: QUIET,
+            plan: Plan::Session(list),
+            since: "7.0.0",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Lists the names of commands.",
+            complexity: "O(N) where N is the number of commands",
+            syntax: "[FILTERBY MODULE module-name | ACLCAT category | PATTERN pattern]",
+            tips: &["nondeterministic_output_order"],
+            ..Command::DEFAULT
+        },
+    ],
+    ..Command::DEFAULT
+}];
+
+/// A command found by its full name: its name, for a subcommand `container|name`, and its record.
+pub(super) fn by_full_name(name: &[u8]) -> Option<(String, &'static Command)> {
+    let mut words = name.split(|byte| *byte == b'|');
+    let first = words.next()?;
+    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(first))?;
+    match (words.next(), words.next()) {
+        (None, _) => Some((command.name.to_owned(), command)),
+        (Some(second), None) => {
+            let sub =
+                command.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(second))?;
+            Some((format!("{}|{}", command.name, sub.name), sub))
+        }
+        _ => None,
+    }
+}
+
+fn info_all(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    reply.array(all().count());
+    for command in all() {
+        describe(command.name, command, reply);
+    }
+    Ok(())
+}
+
+fn count(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    reply.int(all().count() as i64);
+    Ok(())
+}
+
+fn info(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    if args.len() == 2 {
+        return info_all(ctx, args, reply);
+    }
+    reply.array(args.len() - 2);
+    for name in args.iter_from(2) {
+        match by_full_name(name) {
+            Some((name, command)) => describe(&name, command, reply),
+            None => reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+fn docs(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let found: Vec<(String, &Command)> = if args.len() == 2 {
+        all().map(|command| (command.name.to_owned(), command)).collect()
+    } else {
+        args.iter_from(2).filter_map(by_full_name).collect()
+    };
+    reply.map(found.len());
+    for (name, command) in found {
+        command_docs::write(&name, command, reply);
+    }
+    Ok(())
+}
+
+fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let filter: Box<dyn Fn(&str, &Command) -> bool> = match args.len() {
+        2 => Box::new(|_, _| true),
+        5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Box::new(|_, _| false),
+        5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => {
+            let category = format!("@{}", String::from_utf8_lossy(args.at(4)).to_ascii_lowercase());
+            Box::new(move |_, command| categories(command).contains(&category.as_str()))
+        }
+        5 if args.is(2, "FILTERBY") && args.is(3, "PATTERN") => {
+            let pattern = args.at(4);
+            Box::new(move |name, _| glob_match(pattern, name.as_bytes(), true))
+        }
+        _ => return Err(Error::Syntax),
+    };
+    let names: Vec<String> = all()
+        .flat_map(|command| {
+            let subs = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
+            std::iter::once((command.name.to_owned(), command)).chain(subs)
+        })
+        // Without a filter only the commands themselves are listed.
+        .filter(|(name, command)| (args.len() > 2 || !name.contains('|')) && filter(name, command))
+        .map(|(name, _)| name)
+        .collect();
+    reply.set(names.len());
+    for name in names {
+        reply.bulk(name.as_bytes());
+    }
+    Ok(())
+}
+
+fn get_keys(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let _ = &ctx;
+    let inner = args.skip(2);
+    let command = match super::CommandTable::new().find(inner) {
+        Lookup::Command(command) | Lookup::Subcommand(_, command) => command,
+        Lookup::Failed(Error::Arity(_)) => {
+            return Err(Error::text("ERR Invalid number of arguments specified for command"));
+        }
+        Lookup::Failed(_) => return Err(Error::text("ERR Invalid command specified")),
+    };
+    if command.keys.is_empty() {
+        return Err(Error::text("ERR The command has no key arguments"));
+    }
+    let range = command
+        .key_range(inner)
+        .filter(|range| range.count > 0)
+        .ok_or(Error::text("ERR Invalid arguments specified for command"))?;
+    reply.array(range.count);
+    for idx in range.indices() {
+        reply.bulk(inner.get(idx).unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// The access categories of a command, in Redis's order.
+fn categories(command: &Command) -> Vec<&'static str> {
+    const ORDER: &[&str] = &[
+        "@keyspace",
+        "@read",
+        "@write",
+        "@set",
+        "@sortedset",
+        "@list",
+        "@hash",
+        "@string",
+        "@bitmap",
+        "@hyperloglog",
+        "@geo",
+        "@stream",
+        "@pubsub",
+        "@admin",
+        "@fast",
+        "@slow",
+        "@blocking",
+        "@dangerous",
+        "@connection",
+        "@transaction",
+        "@scripting",
+    ];
+    let mut found = command.categories.to_vec();
+    let by_flag = [
+        (Flags::WRITE, "@write"),
+        (Flags::READONLY, "@read"),
+        (Flags::ADMIN, "@admin"),
+        (Flags::ADMIN, "@dangerous"),
+        (Flags::PUBSUB, "@pubsub"),
+        (Flags::BLOCKING, "@blocking"),
+    ];
+    found.extend(by_flag.iter().filter(|(flag, _)| command.flags.has(*flag)).map(|(_, name)| *name));
+    found.push(if command.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
+    found.extend(match command.group {
+        "string" => Some("@string"),
+        "connection" if command.subcommands.is_empty() => Some("@connection"),
+        _ => None,
+    });
+    ORDER.iter().filter(|name| found.contains(name)).copied().collect()
+}
+
+fn write_words<'a>(words: impl Iterator<Item = &'a str>, reply: &mut Reply) {
+    let words: Vec<&str> = words.collect();
+    reply.set(words.len());
+    for word in words {
+        reply.simple(word);
+    }
+}
+
+/// One element of COMMAND's reply.
+fn describe(name: &str, command: &Command, reply: &mut Reply) {
+    reply.array(10);
+    reply.bulk(name.as_bytes());
+    reply.int(command.arity.into());
+    write_words(command.flags.names(), reply);
+    let (first, last, step) = match command.keys {
+        [KeySpec { begin, find: Find::Range { last, step }, .. }, rest @ ..] => {
+            let last = if *last < 0 { i64::from(*last) } else { (*begin + rest.len()) as i64 };
+            (*begin as i64, last, *step as i64)
+        }
+        _ => (0, 0, 0),
+    };
+    for number in [first, last, step] {
+        reply.int(number);
+    }
+    write_words(categories(command).into_iter(), reply);
+    reply.set(command.tips.len());
+    for tip in command.tips {
+        reply.bulk(tip.as_bytes());
+    }
+    reply.set(command.keys.len());
+    for spec in command.keys {
+        describe_keys(spec, reply);
+    }
+    reply.array(command.subcommands.len());
+    for sub in command.subcommands {
+        describe(&format!("{name}|{}", sub.name), sub, reply);
+    }
+}
+
+fn describe_keys(spec: &KeySpec, reply: &mut Reply) {
+    reply.map(3 + usize::from(spec.notes.is_some()));
+    if let Some(notes) = spec.notes {
+        reply.bulk(b"notes");
+        reply.bulk(notes.as_bytes());
+    }
+    reply.bulk(b"flags");
+    write_words(spec.flags.names(), reply);
+    reply.bulk(b"begin_search");
+    write_search("index", &[("index", spec.begin as i64)], reply);
+    reply.bulk(b"find_keys");
+    match spec.find {
+        Find::Range { last, step } => {
+            let fields = [("lastkey", last.into()), ("keystep", step as i64), ("limit", 0)];
+            write_search("range", &fields, reply);
+        }
+        Find::Count { count_at, first, step } => {
+            let fields =
+                [("keynumidx", count_at as i64), ("firstkey", first as i64), ("keystep", step as i64)];
+            write_search("keynum", &fields, reply);
+        }
+    }
+}
+
+fn write_search(kind: &str, fields: &[(&str, i64)], reply: &mut Reply) {
+    reply.map(2);
+    reply.bulk(b"type");
+    reply.bulk(kind.as_bytes());
+    reply.bulk(b"spec");
+    reply.map(fields.len());
+    for (name, value) in fields {
+        reply.bulk(name.as_bytes());
+        reply.int(*value);
+    }
+}
