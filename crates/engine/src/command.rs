@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::ctx::{Ctx, Decide, Next, PartResult, SessionCtx};
 use crate::errors::Error;
+use crate::settings::Settings;
 use corelane_resp::Reply;
 
 /// Runs on the shard that owns the keys, to completion, and writes the reply.
@@ -13,6 +14,9 @@ pub type SessionHandler = fn(&mut SessionCtx<'_>, Args<'_>, &mut Reply) -> Resul
 pub type MergeFn = fn(&[PartResult], Args<'_>, &mut Reply);
 /// Chooses the next step of a staged command from the results of the last one.
 pub type DecideFn = fn(&mut Decide<'_>) -> Next;
+
+/// Refuses arguments before any shard sees them.
+pub type Check = fn(Args<'_>, &Settings) -> Result<(), Error>;
 
 /// Whether a handler is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,7 +273,7 @@ pub struct Command {
     /// What it holds while it runs on several shards.
     pub scope: Scope,
     /// Refuses bad arguments before any shard sees them; needed where several shards would see them.
-    pub check: Option<fn(Args<'_>, &crate::settings::Settings) -> Result<(), Error>>,
+    pub check: Option<Check>,
     /// The first version of Redis or Valkey that had it.
     pub since: &'static str,
     /// Redis's group: string, generic, connection, server.
@@ -283,7 +287,7 @@ pub struct Command {
     /// Hints for clients and proxies.
     pub tips: &'static [&'static str],
     /// Of a container.
-    pub subcommands: &'static [Command],
+    pub subcommands: &'static [Self],
 }
 
 impl std::fmt::Debug for Command {

@@ -183,7 +183,7 @@ impl Core {
         reply.set_proto(session.client.proto);
         let mark = reply.mark();
         if let Err(error) = write(&mut self.shard, &mut session.client, reply) {
-            if reply.len() != 0 {
+            if !reply.is_empty() {
                 drop(reply.split_off(mark));
             }
             write_error(&mut self.shard, &error, reply);

@@ -57,7 +57,9 @@ pub struct Node {
     pub(crate) faults: Faults,
 }
 
-/// What running a command needs beside its session.
+/// What running a command needs beside its session. Batches are boxed because mailboxes carry them so: a box is made
+/// once and goes round.
+#[expect(clippy::vec_box, reason = "the boxes themselves travel")]
 pub(crate) struct Core {
     pub(crate) shard: Shard,
     pub(crate) table: CommandTable,

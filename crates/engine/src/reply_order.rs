@@ -19,7 +19,7 @@ enum Slot {
 
 /// The replies a connection still owes, oldest first.
 #[derive(Debug, Default)]
-pub struct ReplyOrder {
+pub(crate) struct ReplyOrder {
     slots: VecDeque<Slot>,
     /// The sequence number of the first slot.
     head: u32,
@@ -30,24 +30,24 @@ pub struct ReplyOrder {
 impl ReplyOrder {
     /// Whether every reply so far has gone to the output.
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
     /// Replies owed.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 
     /// A place for a reply that will come later: its sequence number.
     #[inline]
-    pub fn reserve(&mut self) -> u32 {
+    pub(crate) fn reserve(&mut self) -> u32 {
         self.slots.push_back(Slot::Waiting);
         self.head.wrapping_add(self.slots.len() as u32 - 1)
     }
 
     /// A reply that is complete already but must wait for those before it. Takes its content.
-    pub fn push_ready(&mut self, reply: &mut Reply) {
+    pub(crate) fn push_ready(&mut self, reply: &mut Reply) {
         self.slots.push_back(Slot::Waiting);
         let idx = self.slots.len() - 1;
         if reply.splices().is_empty() {
@@ -60,7 +60,7 @@ impl ReplyOrder {
 
     /// The reply number `seq` came.
     #[inline]
-    pub fn deliver(&mut self, seq: u32, bytes: &[u8], out: &mut Reply) {
+    pub(crate) fn deliver(&mut self, seq: u32, bytes: &[u8], out: &mut Reply) {
         let idx = seq.wrapping_sub(self.head) as usize;
         assert!(idx < self.slots.len(), "a reply to a request that is not open");
         if idx == 0 {
@@ -72,7 +72,7 @@ impl ReplyOrder {
     }
 
     /// The reply number `seq` came, with payloads that must not be copied.
-    pub fn deliver_large(&mut self, seq: u32, mut reply: Reply, out: &mut Reply) {
+    pub(crate) fn deliver_large(&mut self, seq: u32, mut reply: Reply, out: &mut Reply) {
         let idx = seq.wrapping_sub(self.head) as usize;
         assert!(idx < self.slots.len(), "a reply to a request that is not open");
         if idx == 0 {

@@ -185,7 +185,7 @@ enum Filter {
     Db(usize),
     Flags(String),
     Capa,
-    Not(Box<Filter>),
+    Not(Box<Self>),
 }
 
 impl Filter {

@@ -14,7 +14,7 @@ struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
-    children: Vec<Argument>,
+    children: Vec<Self>,
     /// The children exclude each other.
     one_of: bool,
 }

@@ -149,8 +149,11 @@ fn docs(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
     Ok(())
 }
 
+/// Picks commands by full name and record.
+type Filter<'a> = Box<dyn Fn(&str, &Command) -> bool + 'a>;
+
 fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    let filter: Box<dyn Fn(&str, &Command) -> bool> = match args.len() {
+    let filter: Filter<'_> = match args.len() {
         2 => Box::new(|_, _| true),
         5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Box::new(|_, _| false),
         5 if args.is(2, "FILTERBY") && args.is(3, "ACLCAT") => {
@@ -179,8 +182,7 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
     Ok(())
 }
 
-fn get_keys(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    let _ = &ctx;
+fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
     let command = match super::CommandTable::new().find(inner) {
         Lookup::Command(command) | Lookup::Subcommand(_, command) => command,

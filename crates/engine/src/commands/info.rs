@@ -161,8 +161,10 @@ fn persistence(_: &Totals<'_>, out: &mut String) {
     }
 }
 
+type Counter = fn(&ShardReport) -> u64;
+
 fn stats(totals: &Totals<'_>, out: &mut String) {
-    let sums: [(&str, fn(&ShardReport) -> u64); 13] = [
+    let sums: [(&str, Counter); 13] = [
         ("total_connections_received", |shard| shard.stats.connections_received),
         ("total_commands_processed", |shard| shard.stats.commands),
         ("total_net_input_bytes", |shard| shard.stats.bytes_in),

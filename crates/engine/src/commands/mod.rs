@@ -36,7 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
 }
 
 /// A command by its index: the family in the upper byte, the place in it in the lower.
-pub fn by_index(index: u16) -> &'static Command {
+pub(crate) fn by_index(index: u16) -> &'static Command {
     &FAMILIES[usize::from(index >> 8)][usize::from(index & 0xFF)]
 }
 
