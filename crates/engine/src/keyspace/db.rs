@@ -246,7 +246,7 @@ impl Db {
                 removed += 1;
                 continue;
             }
-            let hint = self.wheel.rehint(hint, at, old, now);
+            let hint = self.wheel.hint(hint, at, old, now);
             if let Some(mut entry) = self.find(key) {
                 entry.set_hint(hint);
             }
@@ -284,6 +284,9 @@ impl Garbage {
                     return true;
                 }
                 *next += 1;
+            }
+            if db.wheel.free_some(&mut budget) {
+                return true;
             }
             self.dbs.pop_front();
         }
