@@ -1,5 +1,6 @@
 //! A blocking client that hands back reply bytes as they came.
 
+use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::words;
 pub(crate) const REPLY_MS_MAX: u64 = 20_000;
 
 /// What came back for one command.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// One whole reply, byte for byte.
     Reply(Vec<u8>),
@@ -19,6 +20,16 @@ pub(crate) enum Outcome {
     Closed,
     /// Nothing whole within [`REPLY_MS_MAX`].
     Hung,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reply(raw) => write!(f, "{}", raw.escape_ascii()),
+            Self::Closed => write!(f, "(closed)"),
+            Self::Hung => write!(f, "(no reply)"),
+        }
+    }
 }
 
 impl Outcome {
