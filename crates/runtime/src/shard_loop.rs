@@ -6,7 +6,7 @@
 //! 2. feed the sessions, which run their commands;
 //! 3. run the batches of the other shards;
 //! 4. one send per connection, one batch and at most one wake per destination;
-//! 5. nothing to do: spin as long as is asked for, wait in the ring for up to [`RING_WAIT_MAX`], then park in glommio.
+//! 5. nothing to do: spin as long as is asked for, wait in the ring until nothing has come for a millisecond, then park in glommio.
 //!
 //! A turn is bounded, so none of this starves the rest; and glommio's own reactor gets to run every [`SERVICE_INTERVAL`]
 //! however busy the sockets are.
@@ -34,14 +34,14 @@ use park::Parker;
 /// What the shards send each other.
 pub(crate) type ShardMail = Mail<Box<Batch>>;
 
-/// Longest wait in the ring: an isolated request that comes later finds the shard parked and pays for glommio's wake.
-const RING_WAIT_MAX: Duration = Duration::from_millis(1);
 /// Longest park. Nothing depends on it but glommio's habit of parking although tasks are runnable.
 const PARK_MAX: Duration = Duration::from_millis(10);
 /// A busy shard lets glommio's reactor run this often.
 const SERVICE_INTERVAL: Duration = Duration::from_millis(10);
 /// How long a stopping server waits for clients to take their last replies.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
+/// Between two looks at whether the other shards are done too.
+const FAREWELL_STEP: Duration = Duration::from_millis(1);
 /// And for the kernel to let go of cancelled operations.
 const RELEASE_MAX: Duration = Duration::from_millis(300);
 /// Messages taken from one peer in a turn.
@@ -60,8 +60,8 @@ pub(crate) struct ShardLoop {
     serving: Arc<AtomicUsize>,
     /// Completions have been waited for and not been looked at: the next turn need not call the kernel first.
     waited: bool,
-    /// The last park ended without news.
-    drowsy: bool,
+    /// Nothing has happened since the last tick was set.
+    quiet: bool,
     serviced: Instant,
     traffic_seen: (u64, u64),
     deadline: Option<Millis>,
@@ -99,7 +99,7 @@ impl ShardLoop {
             busy_poll,
             serving,
             waited: false,
-            drowsy: false,
+            quiet: false,
             serviced: Instant::now(),
             traffic_seen: (0, 0),
             deadline: None,
@@ -114,7 +114,7 @@ impl ShardLoop {
                 Pace::Active if self.mesh.shards() > 1 => {}
                 Pace::Active | Pace::Idle => self.rest().await?,
             }
-            if self.serviced.elapsed() > SERVICE_INTERVAL {
+            if self.meter.began() - self.serviced > SERVICE_INTERVAL {
                 self.service().await;
             }
         }
@@ -147,7 +147,7 @@ impl ShardLoop {
         self.deadline = [sweep_at, self.node.next_deadline(now)].into_iter().flatten().min();
         self.settle();
         if active {
-            self.drowsy = false;
+            self.quiet = false;
         }
         Ok(match (busy || self.net.is_ready(), active) {
             (true, _) => Pace::Busy,
@@ -180,19 +180,20 @@ impl ShardLoop {
         if limit.is_zero() {
             return Ok(());
         }
-        if !self.drowsy || self.net.has_queued() {
-            if !self.mesh.begin_wait() {
-                return Ok(());
+        if self.quiet && !self.net.is_ticking() {
+            return self.park(limit).await;
+        }
+        if self.mesh.begin_wait() {
+            if !self.net.is_ticking() {
+                self.net.tick();
+                self.quiet = true;
             }
-            self.net.wait(limit.min(RING_WAIT_MAX))?;
+            self.net.wait()?;
+            self.mesh.awake();
             self.waited = true;
             self.node.stats_mut().ring_waits += 1;
-            if self.net.is_ready() || limit < RING_WAIT_MAX {
-                self.mesh.awake();
-                return Ok(());
-            }
         }
-        self.park(limit).await
+        Ok(())
     }
 
     async fn park(&mut self, limit: Duration) -> io::Result<()> {
@@ -205,10 +206,8 @@ impl ShardLoop {
         if !self.net.is_ready() {
             self.net.trim_buffers();
             self.node.stats_mut().parks += 1;
-            let rung = self.parker.park(limit.min(PARK_MAX)).await?;
-            self.drowsy = !rung;
+            self.parker.park(limit.min(PARK_MAX)).await?;
             self.serviced = Instant::now();
-            self.waited = false;
         }
         self.net.notify(false);
         self.mesh.awake();
@@ -262,7 +261,7 @@ impl ShardLoop {
                 break;
             }
             if self.guarded_turn()? == Pace::Idle {
-                self.net.wait(RING_WAIT_MAX)?;
+                self.net.wait_for(FAREWELL_STEP)?;
             }
         }
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };

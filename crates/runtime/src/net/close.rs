@@ -100,7 +100,7 @@ impl Net {
             if began.elapsed() > limit {
                 return Ok(false);
             }
-            self.ring.wait(Duration::from_millis(1))?;
+            self.ring.wait_for(Duration::from_millis(1))?;
             self.completions.clear();
             self.ring.reap(&mut self.completions, usize::MAX);
         }

@@ -80,6 +80,7 @@ pub(crate) struct Net {
     completed: u64,
     sweep: sweep::Sweep,
     accepting: bool,
+    ticking: bool,
 }
 
 impl Net {
@@ -107,6 +108,7 @@ impl Net {
             completed: 0,
             sweep: sweep::Sweep::default(),
             accepting: true,
+            ticking: false,
         };
         net.watch(mesh.ring_event());
         net.accept_all();
@@ -119,9 +121,28 @@ impl Net {
         self.ring.submit()
     }
 
-    /// The same, and waits for a completion, at most `timeout`.
-    pub(crate) fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        self.ring.wait(timeout)
+    /// The same, and waits until something arrives or the tick, which must be on, ends.
+    #[inline]
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        debug_assert!(self.ticking);
+        self.ring.wait()
+    }
+
+    /// The same as [`Net::wait`], at most `timeout`.
+    pub(crate) fn wait_for(&mut self, timeout: Duration) -> io::Result<()> {
+        self.ring.wait_for(timeout)
+    }
+
+    /// Whether a tick will end the next wait.
+    #[inline]
+    pub(crate) fn is_ticking(&self) -> bool {
+        self.ticking
+    }
+
+    /// Has a wait that begins now end in a millisecond.
+    pub(crate) fn tick(&mut self) {
+        self.ticking = true;
+        self.ring.tick();
     }
 
     /// Whether something has arrived, or is left over from the last turn.
@@ -150,7 +171,7 @@ impl Net {
         (self.ring.submitted(), self.completed)
     }
 
-    /// Handles what has arrived, within the bounds of one turn. Returns whether there was anything.
+    /// Handles what has arrived, within the bounds of one turn. Returns whether there was anything but a tick.
     pub(crate) fn process(&mut self, turn: &mut Turn<'_>) -> bool {
         self.turn = self.turn.wrapping_add(1);
         if self.next == self.completions.len() {
@@ -158,19 +179,19 @@ impl Net {
             self.next = 0;
             self.ring.reap(&mut self.completions, COMPLETIONS_PER_TURN);
         }
-        let first = self.next;
+        let (mut handled, mut ticks) = (0, 0);
         while self.next < self.completions.len() {
             let completion = self.completions[self.next];
             self.next += 1;
+            handled += 1;
+            ticks += usize::from(completion.token == Token::TICK);
             self.dispatch(completion, turn);
-            let done = self.next - first;
-            if done.is_multiple_of(BUDGET_CHECK_INTERVAL) && turn.began.elapsed() > TURN_BUDGET {
+            if handled % BUDGET_CHECK_INTERVAL == 0 && turn.began.elapsed() > TURN_BUDGET {
                 break;
             }
         }
-        let done = self.next - first;
-        self.completed += done as u64;
-        done > 0
+        self.completed += handled as u64;
+        handled > ticks
     }
 
     /// Sends what the sessions have to say and acts on their changed states: the end of a turn.
@@ -198,6 +219,7 @@ impl Net {
                     self.watch(turn.mesh.ring_event());
                 }
             }
+            Op::Tick => self.ticking = false,
             Op::Ignored => {}
         }
     }

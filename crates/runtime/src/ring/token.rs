@@ -23,6 +23,8 @@ pub(crate) enum Op {
     RecvInto = 4,
     /// Send of a connection's output.
     Send = 5,
+    /// The time-out that bounds waits.
+    Tick = 6,
 }
 
 /// Bits of a [`SessionId`]'s generation that fit beside operation and index.
@@ -37,6 +39,9 @@ impl Token {
     pub(crate) const IGNORED: Self = Self(0);
     /// The wake eventfd.
     pub(crate) const WAKE: Self = Self((Op::Wake as u64) << 56);
+
+    /// The time-out that bounds waits.
+    pub(crate) const TICK: Self = Self((Op::Tick as u64) << 56);
 
     /// An operation of a connection.
     #[inline]
@@ -71,6 +76,7 @@ impl Token {
             3 => Op::Recv,
             4 => Op::RecvInto,
             5 => Op::Send,
+            6 => Op::Tick,
             _ => Op::Ignored,
         }
     }
@@ -98,6 +104,7 @@ mod tests {
         assert_eq!(Token::listener(7).op(), Op::Accept);
         assert_eq!(Token::listener(7).idx(), 7);
         assert_eq!(Token::WAKE.op(), Op::Wake);
+        assert_eq!(Token::TICK.op(), Op::Tick);
         assert_eq!(Token::IGNORED.op(), Op::Ignored);
     }
 

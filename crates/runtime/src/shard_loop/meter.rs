@@ -37,6 +37,12 @@ impl TurnMeter {
         self.began
     }
 
+    /// When the last turn began.
+    #[inline]
+    pub(crate) fn began(&self) -> Instant {
+        self.began
+    }
+
     /// The turn is over, and what comes next may wait.
     #[inline]
     pub(crate) fn end(&mut self, stats: &mut ShardStats) {
