@@ -7,13 +7,77 @@ use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
 use crate::errors::Error;
 use crate::execute::{run_whole, shard_of};
-use crate::keyspace::Millis;
+use crate::keyspace::{Millis, WARM_MAX};
 use crate::message::{Batch, RequestHead};
 use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
 use crate::session::{CloseWhen, Partial, Session, SessionId};
-use crate::slot::ShardId;
-use corelane_resp::{ProtocolError, Reply, Step};
+use crate::slot::{ShardId, Slot};
+use bytes::Bytes;
+use corelane_resp::{Limits, Parser, ProtocolError, Reply, Span, Step};
+
+/// Commands read ahead from one input, so that their keys can be loaded together.
+pub(crate) struct Ahead {
+    /// Complete commands; one more may be incomplete.
+    len: usize,
+    /// Where each command starts, and the last one ends.
+    starts: [usize; WARM_MAX + 1],
+    spans: [Vec<Span>; WARM_MAX + 1],
+    /// Owned arguments of the last command; the others have none.
+    owned: Vec<Bytes>,
+}
+
+impl Default for Ahead {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            starts: [0; WARM_MAX + 1],
+            spans: std::array::from_fn(|_| Vec::new()),
+            owned: Vec::new(),
+        }
+    }
+}
+
+impl Ahead {
+    /// Reads commands from the front of `data`, at most as many as can be warmed. What ended that, if not the number: more
+    /// input is needed, or an error, which come after the complete commands.
+    fn parse(
+        &mut self,
+        parser: &mut Parser,
+        data: &[u8],
+        limits: &Limits,
+    ) -> Option<Result<Step, ProtocolError>> {
+        self.len = 0;
+        self.starts[0] = 0;
+        while self.len < WARM_MAX {
+            let start = self.starts[self.len];
+            if start == data.len() && self.len > 0 {
+                // Without a command begun there is nothing to keep.
+                self.spans[self.len].clear();
+                return Some(Ok(Step::NeedMore));
+            }
+            match parser.parse(&data[start..], &mut self.spans[self.len], &mut self.owned, limits) {
+                Ok(Step::Command { used }) => {
+                    self.len += 1;
+                    self.starts[self.len] = start + used;
+                    if !self.owned.is_empty() {
+                        return None;
+                    }
+                }
+                other => return Some(other),
+            }
+        }
+        None
+    }
+
+    /// The beginning of a command that is not complete.
+    fn take_partial(&mut self) -> Box<Partial> {
+        Box::new(Partial {
+            spans: std::mem::take(&mut self.spans[self.len]),
+            owned: std::mem::take(&mut self.owned),
+        })
+    }
+}
 
 /// How far the commands of some input could be run.
 enum Ran {
@@ -119,48 +183,72 @@ impl Core {
         data: &[u8],
         now: Millis,
     ) -> (usize, Ran) {
-        let (mut spans, mut owned) = (std::mem::take(&mut self.spans), std::mem::take(&mut self.owned));
+        let mut ahead = std::mem::take(&mut self.ahead);
         if let Some(partial) = session.partial.take() {
-            Partial { spans, owned } = *partial;
+            (ahead.spans[0], ahead.owned) = (partial.spans, partial.owned);
         }
         let mut used = 0;
         let mut ran = Ran::Stopped;
-        while session.can_run(self.shard.settings.output_backlog_max) {
-            match session.parser.parse(&data[used..], &mut spans, &mut owned, &self.limits) {
-                Ok(Step::Command { used: len }) => {
-                    let command = &data[used..];
-                    used += len;
-                    if !spans.is_empty() {
-                        self.run_command(peers, session, id, Args::new(command, &spans, &owned), now);
-                    }
+        'input: while session.can_run(self.shard.settings.output_backlog_max) {
+            let stop = ahead.parse(&mut session.parser, &data[used..], &self.limits);
+            if ahead.len > 1 {
+                self.warm(session.client.db, &ahead, &data[used..]);
+            }
+            let base = used;
+            for idx in 0..ahead.len {
+                if !session.can_run(self.shard.settings.output_backlog_max) {
+                    // What was read ahead is read again later.
+                    session.parser = Parser::new();
+                    break 'input;
                 }
-                Ok(Step::NeedMore) => {
-                    if !spans.is_empty() {
-                        session.partial = Some(Box::new(Partial {
-                            spans: std::mem::take(&mut spans),
-                            owned: std::mem::take(&mut owned),
-                        }));
-                    }
-                    break;
+                let args = Args::new(&data[base + ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
+                used = base + ahead.starts[idx + 1];
+                if !args.is_empty() {
+                    self.run_command(peers, session, id, args, now);
                 }
-                Ok(Step::NeedBulk { start, len }) => {
-                    session.partial = Some(Box::new(Partial {
-                        spans: std::mem::take(&mut spans),
-                        owned: std::mem::take(&mut owned),
-                    }));
+            }
+            match stop {
+                None => {}
+                Some(Ok(Step::NeedBulk { start, len })) => {
+                    session.partial = Some(ahead.take_partial());
                     ran = Ran::NeedBulk { start, len };
                     break;
                 }
-                Err(error) => {
+                Some(Ok(_)) => {
+                    if !ahead.spans[ahead.len].is_empty() {
+                        session.partial = Some(ahead.take_partial());
+                    }
+                    break;
+                }
+                Some(Err(error)) => {
                     self.protocol_error(session, error);
                     used = data.len();
                     break;
                 }
             }
         }
-        owned.clear();
-        (self.spans, self.owned) = (spans, owned);
+        ahead.owned.clear();
+        self.ahead = ahead;
         (used, ran)
+    }
+
+    /// Has the keys of commands that were read ahead loaded while there is still something else to do. What is not a
+    /// key does no harm.
+    fn warm(&self, db: usize, ahead: &Ahead, data: &[u8]) {
+        let hasher = self.shard.keyspace.hasher();
+        let mut keys = [(0, Slot(0)); WARM_MAX];
+        let mut count = 0;
+        for idx in 0..ahead.len {
+            let args = Args::new(&data[ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
+            if let Some(key) = args.get(1) {
+                let key = hasher.key(key);
+                if self.shard.slots.owner(key.slot) == self.shard.me {
+                    keys[count] = (key.hash, key.slot);
+                    count += 1;
+                }
+            }
+        }
+        self.shard.keyspace.warm(db, &keys[..count]);
     }
 
     fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {

@@ -25,17 +25,20 @@ mod stats;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{
-    Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn, Plan, Scope,
-    SessionHandler,
+    Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn, Plan,
+    Scope, SessionHandler,
 };
 pub use commands::{CommandTable, all as all_commands};
 pub use ctx::{
-    Ctx, Decide, HostRequest, KeySelection, Next, On, PartResult, Payload, ProcessInfo, Rng, SessionCtx, Shard, ShardReport,
+    Ctx, Decide, HostRequest, KeySelection, Next, On, PartResult, Payload, ProcessInfo, Rng, SessionCtx,
+    Shard, ShardReport,
 };
 pub use errors::Error;
 pub use glob::glob_match;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
-pub use keyspace::{DbStats, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value};
+pub use keyspace::{
+    DbStats, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
+};
 pub use message::Batch;
 pub use node::{Faults, Node, NodeConfig};
 pub use session::{Client, CloseWhen, IoState, Peer, Session, SessionId, Sessions};

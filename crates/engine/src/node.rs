@@ -7,6 +7,7 @@
 use crate::commands::CommandTable;
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, ProcessInfo, Rng, Shard};
+use crate::dispatch::Ahead;
 use crate::keyspace::{KeyHasher, Keyspace, Millis};
 use crate::message::{Batch, TxMessage};
 use crate::participant::Participant;
@@ -14,7 +15,6 @@ use crate::session::{CloseWhen, IoState, Peer, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
-use bytes::Bytes;
 use corelane_resp::{Limits, Reply, Span};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -76,8 +76,8 @@ pub(crate) struct Core {
     pub(crate) scratch: Reply,
     /// Scratch: where the arguments of the command at hand lie.
     pub(crate) spans: Vec<Span>,
-    /// Scratch: its large arguments.
-    pub(crate) owned: Vec<Bytes>,
+    /// Scratch: commands read ahead.
+    pub(crate) ahead: Ahead,
     /// Scratch: hashes of its keys.
     pub(crate) hashes: Vec<u64>,
     /// The command being run, for the report of a panic.
@@ -110,7 +110,7 @@ impl Node {
             resume: Vec::new(),
             scratch: Reply::default(),
             spans: Vec::new(),
-            owned: Vec::new(),
+            ahead: Ahead::default(),
             hashes: Vec::new(),
             current: None,
             pool: Vec::new(),

@@ -87,7 +87,10 @@ fn local_reads_and_overwriting_writes_allocate_nothing() {
 fn a_hop_allocates_nothing_once_its_batches_have_grown() {
     let mut nodes = [node(0, 2), node(1, 2)];
     let id = nodes[0].open(Peer::default(), 1);
-    let key = (0..).map(|n| format!("key:{n:012}")).find(|key| slot_of(key.as_bytes()).0 >= 8192).unwrap_or_default();
+    let key = (0..)
+        .map(|n| format!("key:{n:012}"))
+        .find(|key| slot_of(key.as_bytes()).0 >= 8192)
+        .unwrap_or_default();
     let value = "x".repeat(64);
     let bytes = [command(&["SET", &key, &value]), command(&["GET", &key])].concat().repeat(8);
     let mut dirty = Vec::with_capacity(8);

@@ -13,6 +13,9 @@ const HINTS_PER_KEY_MAX: usize = 2;
 /// Hints that are not worth sweeping.
 const HINTS_MIN: usize = 4096;
 
+/// Keys warmed at a time: as many misses as a core can have under way.
+pub const WARM_MAX: usize = 16;
+
 /// Key counts and sizes of one database on one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbStats {
@@ -88,6 +91,24 @@ impl Db {
     #[inline]
     pub(super) fn find(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         self.slots.get_mut(usize::from(key.slot.0))?.find(key.hash, key.bytes)
+    }
+
+    /// Reads what lookups of these keys will read, one step of all of them before the next step of any, so that the
+    /// processor waits for many cache misses at once and not for one after the other.
+    pub(super) fn warm(&self, keys: &[(u64, Slot)]) {
+        if self.slots.is_empty() {
+            return;
+        }
+        let mut leaves = [None; WARM_MAX];
+        for (leaf, (hash, slot)) in leaves.iter_mut().zip(keys) {
+            *leaf = Some(self.slots[usize::from(slot.0)].leaf(*hash));
+        }
+        let mut words = [None; WARM_MAX];
+        for ((word, leaf), (hash, _)) in words.iter_mut().zip(&leaves).zip(keys) {
+            *word = leaf.and_then(|(leaf, level)| leaf.candidate(*hash, level));
+        }
+        let ends: usize = words.iter().flatten().map(|word| word.entry().end_byte()).sum();
+        std::hint::black_box(ends);
     }
 
     #[inline]

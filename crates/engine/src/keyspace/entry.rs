@@ -183,6 +183,13 @@ impl Entry {
         self.slice(shape.key_at(), shape.key_len)
     }
 
+    /// Reads the first and the last byte, for the sake of having them in the cache.
+    #[inline]
+    pub(super) fn end_byte(&self) -> usize {
+        let last = self.shape().size() - 1;
+        usize::from(self.read::<1>(last)[0])
+    }
+
     /// The value if it is a string.
     #[inline]
     pub fn string(&self) -> Option<&[u8]> {

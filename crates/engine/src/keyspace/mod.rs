@@ -11,13 +11,13 @@ mod value;
 mod wheel;
 mod word;
 
-pub use db::{Db, DbStats, ScanPosition};
+pub use db::{DbStats, ScanPosition, WARM_MAX};
 pub use entry::{Entry, NewValue};
 pub use value::Value;
 pub use word::EntryMut;
 
 use crate::slot::{Slot, slot_of};
-use db::Garbage;
+use db::{Db, Garbage};
 use std::hash::{BuildHasher, Hasher};
 
 /// Unix time in milliseconds on the engine's clock, which never goes back.
@@ -92,6 +92,12 @@ impl Keyspace {
     /// Key counts and sizes of a database.
     pub fn stats(&self, db: usize) -> DbStats {
         self.dbs[db].stats()
+    }
+
+    /// Loads what lookups of these keys (hash and slot; at most [`WARM_MAX`]) will read into the processor's cache.
+    #[inline]
+    pub fn warm(&self, db: usize, keys: &[(u64, Slot)]) {
+        self.dbs[db].warm(keys);
     }
 
     /// The entry of a key that is there and has not expired. An expired one is removed on the way.

@@ -88,6 +88,17 @@ impl Leaf {
         None
     }
 
+    /// The first word that may hold a key with this hash: where `find` will look first.
+    #[inline]
+    pub(super) fn candidate(&self, hash: u64, level: u32) -> Option<&Word> {
+        let tag = tag_at(hash, level);
+        let from = if self.words.is_empty() { return None } else { home(tag, self.words.len()) };
+        self.words[from..]
+            .iter()
+            .find(|word| word.is_free() || word.tag() >= tag)
+            .filter(|word| !word.is_free())
+    }
+
     /// Puts a new entry in; its key must not be there.
     fn insert(&mut self, tag: u16, entry: Entry) {
         let mut word = Word::new(tag, entry);
@@ -172,6 +183,19 @@ impl Node {
         let (leaf, level) = self.leaf_mut(hash);
         let at = leaf.find(tag_at(hash, level), key)?;
         Some(leaf.words[at].entry_mut())
+    }
+
+    /// The leaf that a hash leads to.
+    #[inline]
+    pub(super) fn leaf(&self, hash: u64) -> (&Leaf, u32) {
+        let (mut node, mut level) = (self, 0);
+        loop {
+            match node {
+                Self::Leaf(leaf) => return (leaf, level),
+                Self::Branch(children) => node = &children[child_at(hash, level)],
+            }
+            level += 1;
+        }
     }
 
     #[inline]
