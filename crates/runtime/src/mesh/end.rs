@@ -171,9 +171,15 @@ impl<M: Send> MeshEnd<M> {
         self.stop_seen
     }
 
+    /// The process's handle.
+    #[must_use]
+    pub fn stopper(&self) -> Mesh {
+        Mesh { shared: Arc::clone(&self.shared) }
+    }
+
     /// Stops all shards, this one included, as [`Mesh::stop`] does (SHUTDOWN, a shard that cannot go on).
     pub fn stop_all(&self) {
-        Mesh { shared: Arc::clone(&self.shared) }.stop();
+        self.stopper().stop();
     }
 }
 
