@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::command::KeyRange;
 use crate::errors::Error;
-use crate::keyspace::{EntryMut, Key, Keyspace, Millis, NewValue, Value};
+use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Millis, NewValue};
 use crate::session::{Client, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
@@ -103,8 +103,8 @@ pub enum Payload {
     /// Nothing.
     #[default]
     None,
-    /// A key's value and deadline.
-    Value(Value, Option<Millis>),
+    /// What a key holds.
+    Value(Detached),
     /// What a shard says of itself, for INFO.
     Report(Box<ShardReport>),
 }

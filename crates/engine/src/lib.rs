@@ -37,7 +37,7 @@ pub use errors::Error;
 pub use glob::glob_match;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
 pub use keyspace::{
-    DbStats, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
+    DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
 };
 pub use message::Batch;
 pub use node::{Faults, Node, NodeConfig};

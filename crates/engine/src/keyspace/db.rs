@@ -1,17 +1,14 @@
-//! One database of a shard: a table per hash slot, key counts, and hints in the timing wheel.
+//! One database of a shard: a table per hash slot, and exact counts. Deadlines are looked after in `expiry`.
 
-use super::entry::{Entry, NewValue};
-use super::table::Node;
+use super::entry::Entry;
+use super::table::{Found, Node};
 use super::wheel::Wheel;
 use super::word::{EntryMut, EntryRef};
-use super::{Key, KeyHasher, Millis};
+use super::{Key, KeyHasher, Millis, NewValue};
 use crate::slot::{SLOTS, Slot};
-use std::collections::VecDeque;
 
-/// Hints per live key with a deadline above which stale ones are swept.
-const HINTS_PER_KEY_MAX: usize = 2;
-/// Hints that are not worth sweeping.
-const HINTS_MIN: usize = 4096;
+/// Slots that are counted together, so that an entry is found by its number without looking at every slot.
+const GROUP: usize = 128;
 
 /// Keys warmed at a time: as many misses as a core can have under way.
 pub const WARM_MAX: usize = 16;
@@ -60,32 +57,53 @@ impl ScanPosition {
 }
 
 /// One database.
-pub struct Db {
+#[derive(Default)]
+pub(super) struct Db {
     /// A table per slot; empty until the first key comes.
-    slots: Box<[Node]>,
-    stats: DbStats,
-    wheel: Wheel,
-    /// Scratch for due hints; empty between calls.
-    due: Vec<u32>,
+    pub(super) slots: Box<[Node]>,
+    pub(super) counts: Counts,
+    pub(super) wheel: Wheel,
+    /// Hints that were handed out and not looked at yet.
+    pub(super) pending: Vec<u32>,
 }
 
-/// The wheel's name for all keys of a slot that share the upper 16 bits of their hash.
-const fn reference(slot: Slot, hash: u64) -> u32 {
-    (slot.0 as u32) << 16 | (hash >> 48) as u32
+/// What is counted as entries come and go.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) stats: DbStats,
+    /// Keys by groups of slots; as long as there are slots.
+    groups: Box<[u32]>,
+}
+
+impl Counts {
+    fn add(&mut self, slot: Slot, entry: &Entry) {
+        self.stats.keys += 1;
+        self.stats.expires += u64::from(entry.expiry().is_some());
+        self.stats.bytes += entry.size() as u64;
+        self.groups[usize::from(slot.0) / GROUP] += 1;
+    }
+
+    pub(super) fn subtract(&mut self, slot: Slot, entry: &Entry) {
+        self.stats.keys -= 1;
+        self.stats.expires -= u64::from(entry.expiry().is_some());
+        self.stats.bytes -= entry.size() as u64;
+        self.groups[usize::from(slot.0) / GROUP] -= 1;
+    }
+
+    /// Lets `change` change an entry.
+    #[inline]
+    fn change<T>(&mut self, entry: &mut Entry, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let (size, had_expiry) = (entry.size() as u64, entry.expiry().is_some());
+        let result = change(entry);
+        self.stats.bytes = self.stats.bytes - size + entry.size() as u64;
+        self.stats.expires = self.stats.expires - u64::from(had_expiry) + u64::from(entry.expiry().is_some());
+        result
+    }
 }
 
 impl Db {
-    pub(super) fn new() -> Self {
-        Self { slots: Box::default(), stats: DbStats::default(), wheel: Wheel::new(), due: Vec::new() }
-    }
-
     pub(super) fn stats(&self) -> DbStats {
-        self.stats
-    }
-
-    #[inline]
-    pub(super) fn expires_count(&self) -> u64 {
-        self.stats.expires
+        self.counts.stats
     }
 
     #[inline]
@@ -111,12 +129,22 @@ impl Db {
         std::hint::black_box(ends);
     }
 
+    /// The entry of a key, unless its deadline has passed: then it is removed, and true returned beside `None`.
     #[inline]
-    pub(super) fn is_expired(&mut self, key: Key<'_>, now: Millis) -> bool {
-        self.find(key).is_some_and(|entry| entry.expiry().is_some_and(|at| at <= now))
+    pub(super) fn find_live(&mut self, key: Key<'_>, now: Millis) -> (Option<EntryMut<'_>>, bool) {
+        let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return (None, false) };
+        match node.find_unless(key.hash, key.bytes, |entry| entry.expiry().is_some_and(|at| at <= now)) {
+            Found::Entry(entry) => (Some(entry), false),
+            Found::Nothing => (None, false),
+            Found::Gone(entry) => {
+                self.counts.subtract(key.slot, &entry);
+                (None, true)
+            }
+        }
     }
 
-    /// Sets value and deadline of a key, new or not. `expiry` lies in the future.
+    /// Sets value and deadline of a key, new or not; the deadline lies in the future. Returns how many expired keys were
+    /// removed on the way.
     pub(super) fn set(
         &mut self,
         key: Key<'_>,
@@ -124,84 +152,89 @@ impl Db {
         expiry: Option<Millis>,
         now: Millis,
         hasher: &KeyHasher,
-    ) {
+    ) -> u64 {
         if self.slots.is_empty() {
             self.slots = std::iter::repeat_with(Node::default).take(usize::from(SLOTS)).collect();
+            self.counts.groups = vec![0; usize::from(SLOTS) / GROUP].into_boxed_slice();
         }
         let node = &mut self.slots[usize::from(key.slot.0)];
         if let Some(mut entry) = node.find(key.hash, key.bytes) {
-            let (old_size, had_expiry) = (entry.size() as u64, entry.expiry().is_some());
-            if had_expiry && expiry.is_none() {
-                entry.set_expiry(None);
+            self.counts.change(&mut entry, |entry| entry.set_value_and_expiry(value, expiry));
+            entry.touch(now / 1000);
+            if let Some(at) = expiry {
+                self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
-            entry.set_value(value);
-            self.stats.bytes = self.stats.bytes - old_size + entry.size() as u64;
-            self.stats.expires -= u64::from(had_expiry && expiry.is_none());
-            drop(entry);
         } else {
-            let entry = Entry::new(key.bytes, value, None);
-            self.stats.keys += 1;
-            self.stats.bytes += entry.size() as u64;
+            let mut entry = Entry::new(key.bytes, value, expiry);
+            entry.touch(now / 1000);
+            if let Some(at) = expiry {
+                self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
+            }
+            self.counts.add(key.slot, &entry);
             node.insert(key.hash, entry, |bytes| hasher.hash(bytes));
         }
-        if expiry.is_some() {
-            self.set_expiry(key, expiry, now);
+        if expiry.is_some() { self.sweep_a_little(now, hasher) } else { 0 }
+    }
+
+    /// Marks the encoding of a string as raw.
+    pub(super) fn mark_raw(&mut self, key: Key<'_>) {
+        if let Some(mut entry) = self.find(key) {
+            entry.set_raw();
         }
     }
 
-    /// Sets the deadline of a key that is there, and leaves a hint in the wheel unless an earlier one stands there.
-    pub(super) fn set_expiry(&mut self, key: Key<'_>, expiry: Option<Millis>, now: Millis) {
-        let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return };
-        let Some(mut entry) = node.find(key.hash, key.bytes) else { return };
-        let (old_size, had_expiry) = (entry.size() as u64, entry.expiry().is_some());
-        entry.set_expiry(expiry);
-        self.stats.bytes = self.stats.bytes - old_size + entry.size() as u64;
-        self.stats.expires = self.stats.expires - u64::from(had_expiry) + u64::from(expiry.is_some());
-        if let Some(at) = expiry {
-            let hint = self.wheel.hint(reference(key.slot, key.hash), at, entry.hint(), now);
-            entry.set_hint(hint);
-        }
+    /// Sets the deadline of a key that is there. Returns how many expired keys were removed on the way.
+    pub(super) fn set_expiry(
+        &mut self,
+        key: Key<'_>,
+        expiry: Option<Millis>,
+        now: Millis,
+        hasher: &KeyHasher,
+    ) -> u64 {
+        let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return 0 };
+        let Some(mut entry) = node.find(key.hash, key.bytes) else { return 0 };
+        self.counts.change(&mut entry, |entry| entry.set_expiry(expiry));
+        let Some(at) = expiry else { return 0 };
+        self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
+        drop(entry);
+        self.sweep_a_little(now, hasher)
     }
 
     /// Edits a string in place, keeping the byte count true; the new length, `None` if the key is not there.
     pub(super) fn edit_string(&mut self, key: Key<'_>, change: impl FnOnce(&mut Vec<u8>)) -> Option<usize> {
-        let mut entry = self.find(key)?;
-        let old_size = entry.size() as u64;
-        entry.edit_string(change);
-        let (new_size, len) = (entry.size() as u64, entry.string().map(<[u8]>::len));
-        drop(entry);
-        self.stats.bytes = self.stats.bytes - old_size + new_size;
-        len
+        let mut entry = self.slots.get_mut(usize::from(key.slot.0))?.find(key.hash, key.bytes)?;
+        self.counts.change(&mut entry, |entry| entry.edit_string(change));
+        entry.string().map(<[u8]>::len)
     }
 
     pub(super) fn remove(&mut self, key: Key<'_>) -> Option<Entry> {
         let entry = self.slots.get_mut(usize::from(key.slot.0))?.remove(key.hash, key.bytes)?;
-        self.stats.keys -= 1;
-        self.stats.expires -= u64::from(entry.expiry().is_some());
-        self.stats.bytes -= entry.size() as u64;
+        self.counts.subtract(key.slot, &entry);
         Some(entry)
     }
 
+    /// Visits up to about `budget` entries from `from` on and before slot `to`. Returns where to go on.
     pub(super) fn walk(
         &self,
         from: ScanPosition,
         to: Slot,
-        visit: &mut dyn FnMut(&Entry) -> bool,
+        mut budget: usize,
+        visit: &mut dyn FnMut(&Entry),
     ) -> Option<ScanPosition> {
         let (first, end) = (usize::from(from.slot.0), usize::from(to.0).min(self.slots.len()));
-        let mut go_on = true;
         for (idx, node) in self.slots.iter().enumerate().take(end).skip(first) {
             if node.is_empty() {
                 continue;
             }
             let slot = Slot(idx as u16);
-            if !go_on {
-                return Some(ScanPosition::at(slot));
-            }
             let hash = if slot == from.slot { from.hash } else { 0 };
+            if budget == 0 {
+                return Some(ScanPosition { slot, hash });
+            }
             let stopped = node.walk(hash, &mut |entry: EntryRef<'_>| {
-                go_on &= visit(&entry);
-                go_on
+                visit(&entry);
+                budget = budget.saturating_sub(1);
+                budget != 0
             });
             if let Some(hash) = stopped {
                 return Some(ScanPosition { slot, hash });
@@ -210,107 +243,22 @@ impl Db {
         None
     }
 
-    pub(super) fn pick(&self, random: u64) -> Option<EntryRef<'_>> {
-        if self.stats.keys == 0 {
-            return None;
-        }
-        let from = (random % u64::from(SLOTS)) as usize;
-        let (before, after) = self.slots.split_at(from);
-        after.iter().chain(before).find(|node| !node.is_empty())?.pick(random / u64::from(SLOTS))
-    }
-
-    /// Handles due hints: removes expired keys, hints the others anew. Returns how many were removed and whether more
-    /// are due.
-    pub(super) fn expire_some(&mut self, now: Millis, budget: usize, hasher: &KeyHasher) -> (u64, bool) {
-        if self.wheel.is_empty() {
-            return (0, false);
-        }
-        let mut due = std::mem::take(&mut self.due);
-        let more = self.wheel.advance(now, budget, &mut due);
-        let mut removed = 0;
-        for hint in due.drain(..) {
-            removed += self.settle(hint, now, hasher);
-        }
-        if self.wheel.len() > HINTS_MIN.max(HINTS_PER_KEY_MAX * self.stats.expires as usize) {
-            self.wheel.drain_some(budget, &mut due);
-            for hint in due.drain(..) {
-                removed += self.settle(hint, now, hasher);
-            }
-        }
-        self.due = due;
-        (removed, more)
-    }
-
-    /// Removes the expired keys that a hint names and leaves a new hint for those that live on.
-    fn settle(&mut self, hint: u32, now: Millis, hasher: &KeyHasher) -> u64 {
-        let slot = Slot((hint >> 16) as u16);
-        let (first, last) =
-            (u64::from(hint & 0xFFFF) << 48, u64::from(hint & 0xFFFF) << 48 | ((1 << 48) - 1));
-        let Some(node) = self.slots.get(usize::from(slot.0)) else { return 0 };
-        let mut found: Vec<Vec<u8>> = Vec::new();
-        node.walk(first, &mut |entry| {
-            let within = hasher.hash(entry.key()) <= last;
-            if within && entry.expiry().is_some() {
-                found.push(entry.key().to_vec());
-            }
-            within
-        });
-        let mut removed = 0;
-        for bytes in &found {
-            let key = Key { bytes, hash: hasher.hash(bytes), slot };
-            let Some(entry) = self.find(key) else { continue };
-            let Some(at) = entry.expiry() else { continue };
-            let old = entry.hint();
-            drop(entry);
-            if at <= now {
-                self.remove(key);
-                removed += 1;
+    /// An entry by its number in scan order, which must be less than the number of keys.
+    pub(super) fn nth(&self, nth: u64) -> Option<EntryRef<'_>> {
+        let mut left = nth;
+        for (group, count) in self.slots.chunks(GROUP).zip(&self.counts.groups) {
+            if left >= u64::from(*count) {
+                left -= u64::from(*count);
                 continue;
             }
-            let hint = self.wheel.hint(hint, at, old, now);
-            if let Some(mut entry) = self.find(key) {
-                entry.set_hint(hint);
-            }
-        }
-        removed
-    }
-
-    pub(super) fn next_expiry(&self, now: Millis) -> Option<Millis> {
-        self.wheel.next_deadline(now)
-    }
-}
-
-/// Flushed databases whose memory is still to be freed.
-#[derive(Default)]
-pub(super) struct Garbage {
-    dbs: VecDeque<(Db, usize)>,
-}
-
-impl Garbage {
-    pub(super) fn push(&mut self, db: Db) {
-        if !db.slots.is_empty() {
-            self.dbs.push_back((db, 0));
-        }
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.dbs.iter().map(|(db, _)| db.stats.bytes).sum()
-    }
-
-    /// Frees about `budget` entries; true while more are left.
-    pub(super) fn free_some(&mut self, mut budget: usize) -> bool {
-        while let Some((db, next)) = self.dbs.front_mut() {
-            while let Some(node) = db.slots.get_mut(*next) {
-                if budget == 0 || !node.free_some(&mut budget) {
-                    return true;
+            for node in group {
+                let len = node.len() as u64;
+                if left < len {
+                    return node.nth(left as usize);
                 }
-                *next += 1;
+                left -= len;
             }
-            if db.wheel.free_some(&mut budget) {
-                return true;
-            }
-            self.dbs.pop_front();
         }
-        false
+        None
     }
 }

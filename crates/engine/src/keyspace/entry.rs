@@ -7,7 +7,7 @@
 //!  │ u8   │ u24        │ u16       │ u16         │ u64, opt │ u64, opt │ …       │ …       │
 //!  └──────┴────────────┴───────────┴─────────────┴──────────┴──────────┴─────────┴─────────┘
 //!  tag     bits 0..4 kind of the payload, 4 expiry present, 5 long key, 6 string encoding is raw
-//!  access  reserved for the eviction policy's clock and counter
+//!  access  when the key was last used, in seconds modulo 2^24
 //!  long    the key's length where it does not fit 16 bits
 //!  expiry  bits 0..48 Unix time in ms, 48..64 the timing wheel's hint (see `wheel`)
 //!  payload Kind::Inline: the string itself, shorter than INLINE_MAX; Kind::Boxed: the address of a `Box<Value>`
@@ -16,7 +16,7 @@
 //! A 16-byte key with a 64-byte string costs 88 bytes: 8 beyond key and value, 16 with a TTL. This module knows
 //! nothing of tables, time or commands.
 
-use super::value::Value;
+use super::value::{Detached, Value};
 use bytes::Bytes;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 /// Strings of this many bytes and more live in an allocation of their own, so that replies can share them.
 pub const INLINE_MAX: usize = 16 * 1024;
 /// The latest deadline an entry can hold, in Unix milliseconds (year 10889); later ones are cut to it.
-pub const EXPIRY_MAX_MS: u64 = (1 << 48) - 1;
+pub const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
 /// The hint of an entry that stands in no bucket of the timing wheel.
 pub const NO_HINT: u16 = u16::MAX;
 
@@ -35,6 +35,8 @@ const HAS_EXPIRY: u8 = 1 << 4;
 const LONG_KEY: u8 = 1 << 5;
 const RAW: u8 = 1 << 6;
 const HEADER: usize = 8;
+const ACCESS_AT: usize = 1;
+const EXPIRY_BITS: u32 = 48;
 
 /// A key and its value; owns its allocation.
 #[repr(transparent)]
@@ -227,19 +229,35 @@ impl Entry {
         unsafe { &mut *self.box_ptr(shape) }
     }
 
-    /// Overwrites the value, keeping key and expiry. Copies in place where the size stays the same.
+    /// Overwrites the value, keeping key and deadline. Copies in place where the size stays the same.
     #[inline]
     pub fn set_value(&mut self, value: NewValue<'_>) {
+        self.overwrite(value, self.expiry_word());
+    }
+
+    /// Overwrites value and deadline, keeping the key; the hint stays from deadline to deadline.
+    #[inline]
+    pub(super) fn set_value_and_expiry(&mut self, value: NewValue<'_>, expiry: Option<u64>) {
+        let hint = u64::from(self.hint()) << EXPIRY_BITS;
+        self.overwrite(value, expiry.map(|at| at.min(EXPIRY_MAX_MS) | hint));
+    }
+
+    /// `expiry` is the packed word.
+    #[inline]
+    fn overwrite(&mut self, value: NewValue<'_>, expiry: Option<u64>) {
         let shape = self.shape();
         if let NewValue::Slice(slice) = value
             && shape.tag & KIND_MASK == KIND_INLINE
             && slice.len() == shape.payload_len
+            && (shape.tag & HAS_EXPIRY != 0) == expiry.is_some()
         {
             self.write(0, &[shape.tag & !RAW]);
+            if let Some(word) = expiry {
+                self.write(shape.expiry_at(), &word.to_ne_bytes());
+            }
             self.write(shape.payload_at(), slice);
             return;
         }
-        let expiry = self.expiry_word();
         let replacement = match value {
             NewValue::Slice(slice) if slice.len() < INLINE_MAX => {
                 Self::build(KIND_INLINE, self.key(), slice, expiry)
@@ -249,6 +267,12 @@ impl Entry {
                 Err(boxed) => Self::build_boxed(self.key(), boxed, expiry),
             },
         };
+        self.replace(replacement);
+    }
+
+    /// Puts another entry in this one's place, which keeps its access time.
+    fn replace(&mut self, replacement: Self) {
+        replacement.write(ACCESS_AT, &self.read::<3>(ACCESS_AT));
         *self = replacement;
     }
 
@@ -274,8 +298,7 @@ impl Entry {
         } else {
             self.set_value(NewValue::Slice(&content));
         }
-        let tag = self.shape().tag | RAW;
-        self.write(0, &[tag]);
+        self.set_raw();
     }
 
     /// Whether the string's encoding is raw whatever its length (it was edited in place).
@@ -283,22 +306,31 @@ impl Entry {
         self.shape().tag & RAW != 0
     }
 
-    /// Moves the value out; the entry is left with an empty string and is about to be dropped.
-    pub fn take_value(&mut self) -> Value {
+    /// Takes the entry apart: what is left of it without its key, for another key, database or shard.
+    pub fn detach(mut self) -> Detached {
         let shape = self.shape();
         if shape.tag & KIND_MASK == KIND_INLINE {
-            return Value::String(Bytes::copy_from_slice(self.slice(shape.payload_at(), shape.payload_len)));
+            return self.clone_detached();
         }
-        std::mem::take(self.boxed_mut(shape))
+        let (expiry, raw) = (self.expiry(), self.is_raw());
+        Detached { value: std::mem::take(self.boxed_mut(shape)), expiry, raw }
     }
 
-    /// A copy of the value; shared strings are not copied.
-    pub fn clone_value(&self) -> Value {
+    /// A copy of what the key holds; long strings are shared.
+    pub fn clone_detached(&self) -> Detached {
         let shape = self.shape();
-        if shape.tag & KIND_MASK == KIND_INLINE {
-            return Value::String(Bytes::copy_from_slice(self.slice(shape.payload_at(), shape.payload_len)));
-        }
-        self.boxed(shape).clone()
+        let value = if shape.tag & KIND_MASK == KIND_INLINE {
+            Value::String(Bytes::copy_from_slice(self.slice(shape.payload_at(), shape.payload_len)))
+        } else {
+            self.boxed(shape).clone()
+        };
+        Detached { value, expiry: self.expiry(), raw: self.is_raw() }
+    }
+
+    /// Marks the string's encoding as raw, as after an edit in place.
+    pub(super) fn set_raw(&mut self) {
+        let tag = self.shape().tag | RAW;
+        self.write(0, &[tag]);
     }
 
     #[inline]
@@ -315,7 +347,7 @@ impl Entry {
 
     /// Where the timing wheel holds a hint for this key; `NO_HINT` where it does not.
     pub fn hint(&self) -> u16 {
-        self.expiry_word().map_or(NO_HINT, |word| (word >> 48) as u16)
+        self.expiry_word().map_or(NO_HINT, |word| (word >> EXPIRY_BITS) as u16)
     }
 
     /// Sets or removes the deadline. The hint survives a change of deadline; without a deadline there is none.
@@ -332,7 +364,7 @@ impl Entry {
                 let replacement = Self::build(kind, self.key(), payload, new.map(pack_expiry));
                 // The payload's box, if any, belongs to the replacement now.
                 self.write(0, &[shape.tag & !KIND_MASK]);
-                *self = replacement;
+                self.replace(replacement);
             }
         }
     }
@@ -341,19 +373,19 @@ impl Entry {
     #[inline]
     pub fn touch(&mut self, now_s: u64) {
         let [a, b, c, ..] = now_s.to_le_bytes();
-        self.write(1, &[a, b, c]);
+        self.write(ACCESS_AT, &[a, b, c]);
     }
 
     /// Seconds since the last access, as of `now_s`.
     pub fn idle_s(&self, now_s: u64) -> u64 {
-        let [a, b, c] = self.read(1);
+        let [a, b, c] = self.read(ACCESS_AT);
         now_s.wrapping_sub(u64::from(u32::from_le_bytes([a, b, c, 0]))) & 0xFF_FFFF
     }
 
     /// Records the wheel's hint; does nothing for an entry without a deadline.
     pub fn set_hint(&mut self, hint: u16) {
         if let Some(word) = self.expiry_word() {
-            let word = (word & EXPIRY_MAX_MS) | u64::from(hint) << 48;
+            let word = (word & EXPIRY_MAX_MS) | u64::from(hint) << EXPIRY_BITS;
             self.write(self.shape().expiry_at(), &word.to_ne_bytes());
         }
     }
@@ -380,7 +412,7 @@ impl Entry {
 }
 
 fn pack_expiry(at: u64) -> u64 {
-    at.min(EXPIRY_MAX_MS) | u64::from(NO_HINT) << 48
+    at.min(EXPIRY_MAX_MS) | u64::from(NO_HINT) << EXPIRY_BITS
 }
 
 impl Drop for Entry {
@@ -437,8 +469,34 @@ mod tests {
         entry.edit_string(|s| s.push(1));
         entry.edit_string(|s| s.truncate(2));
         assert_eq!((entry.string(), entry.expiry(), entry.is_raw()), (Some(&b"ab"[..]), Some(9), true));
-        let Value::String(taken) = entry.take_value();
-        assert_eq!(&taken[..], b"ab");
+        let copy = entry.clone_detached();
+        assert_eq!((&copy.value, copy.expiry, copy.raw), (&Value::String(Bytes::from("ab")), Some(9), true));
+        assert_eq!(entry.detach(), copy);
+    }
+
+    #[test]
+    fn the_last_access_survives_every_change_of_shape() {
+        let mut entry = Entry::new(b"k", NewValue::Slice(b"v"), None);
+        entry.touch(1000);
+        entry.set_value(NewValue::Slice(b"longer"));
+        entry.set_expiry(Some(5));
+        entry.set_value_and_expiry(NewValue::Slice(&[0; INLINE_MAX]), None);
+        entry.edit_string(|s| s.truncate(1));
+        assert_eq!(entry.idle_s(1007), 7);
+    }
+
+    #[test]
+    fn value_and_deadline_are_overwritten_together() {
+        let mut entry = Entry::new(b"k", NewValue::Slice(b"v"), Some(5));
+        entry.set_hint(9);
+        for (value, expiry) in [("w", Some(6)), ("long", Some(7)), ("gone", None), ("back", Some(8))] {
+            let hint = if expiry.is_some() { entry.hint() } else { NO_HINT };
+            entry.set_value_and_expiry(NewValue::Slice(value.as_bytes()), expiry);
+            assert_eq!(
+                (entry.string(), entry.expiry(), entry.hint()),
+                (Some(value.as_bytes()), expiry, hint)
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 mod db;
 mod entry;
+mod expiry;
+mod garbage;
 mod table;
 mod value;
 mod wheel;
@@ -13,11 +15,12 @@ mod word;
 
 pub use db::{DbStats, ScanPosition, WARM_MAX};
 pub use entry::{Entry, NewValue};
-pub use value::Value;
+pub use value::{Detached, Value};
 pub use word::EntryMut;
 
 use crate::slot::{Slot, slot_of};
-use db::{Db, Garbage};
+use db::Db;
+use garbage::Garbage;
 use std::hash::{BuildHasher, Hasher};
 
 /// Unix time in milliseconds on the engine's clock, which never goes back.
@@ -64,6 +67,8 @@ pub struct Keyspace {
     dbs: Vec<Db>,
     garbage: Garbage,
     hasher: KeyHasher,
+    /// The database at which expiry goes on.
+    expire_next: usize,
     /// Keys removed because their time had come.
     pub expired: u64,
 }
@@ -72,9 +77,10 @@ impl Keyspace {
     /// `databases` empty databases.
     pub fn new(databases: usize, hasher: KeyHasher) -> Self {
         Self {
-            dbs: (0..databases).map(|_| Db::new()).collect(),
+            dbs: (0..databases).map(|_| Db::default()).collect(),
             garbage: Garbage::default(),
             hasher,
+            expire_next: 0,
             expired: 0,
         }
     }
@@ -103,13 +109,9 @@ impl Keyspace {
     /// The entry of a key that is there and has not expired. An expired one is removed on the way.
     #[inline]
     pub fn find(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
-        let table = &mut self.dbs[db];
-        if table.expires_count() != 0 && table.is_expired(key, now) {
-            table.remove(key);
-            self.expired += 1;
-            return None;
-        }
-        table.find(key)
+        let (entry, expired) = self.dbs[db].find_live(key, now);
+        self.expired += u64::from(expired);
+        entry
     }
 
     /// Whether the key is there and has not expired.
@@ -124,7 +126,16 @@ impl Keyspace {
             self.remove(db, key, now);
             return;
         }
-        self.dbs[db].set(key, value, expiry, now, &self.hasher);
+        self.expired += self.dbs[db].set(key, value, expiry, now, &self.hasher);
+    }
+
+    /// Puts what another key held under this one, whatever was there.
+    pub fn put(&mut self, db: usize, key: Key<'_>, content: Detached, now: Millis) {
+        let Detached { value, expiry, raw } = content;
+        self.set(db, key, NewValue::Owned(value), expiry, now);
+        if raw {
+            self.dbs[db].mark_raw(key);
+        }
     }
 
     /// Changes a string in place; the key must be there. Returns its new length.
@@ -160,47 +171,46 @@ impl Keyspace {
         if self.find(db, key, now).is_none() {
             return false;
         }
-        self.dbs[db].set_expiry(key, expiry, now);
+        self.expired += self.dbs[db].set_expiry(key, expiry, now, &self.hasher);
         true
     }
 
-    /// Visits keys of a database in scan order from `from`, expired ones left out, until `visit` answers false, or about
-    /// `slots_max` slots have been looked at, or at `to`. Returns where to go on, `None` at the end. A key that is
-    /// there all the time is visited by a series of such calls exactly once.
+    /// Visits keys of a database in scan order from `from`, expired ones left out, up to slot `to` or until about `budget`
+    /// have been looked at, expired ones included. Returns where to go on, `None` at the end. A key that is there all
+    /// the time is visited by a series of such calls exactly once.
     pub fn walk(
         &self,
         db: usize,
         from: ScanPosition,
         to: Slot,
+        budget: usize,
         now: Millis,
-        visit: &mut dyn FnMut(&Entry) -> bool,
+        visit: &mut dyn FnMut(&Entry),
     ) -> Option<ScanPosition> {
-        self.dbs[db].walk(from, to, &mut |entry| {
-            if entry.expiry().is_some_and(|at| at <= now) { true } else { visit(entry) }
+        self.dbs[db].walk(from, to, budget, &mut |entry| {
+            if entry.expiry().is_none_or(|at| at > now) {
+                visit(entry);
+            }
         })
     }
 
-    /// A key picked about evenly by `random`, not expired; `None` if there is none.
-    pub fn random_key(&self, db: usize, now: Millis, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
-        const TRIES: usize = 100;
-        for _ in 0..TRIES {
-            let entry = self.dbs[db].pick(random())?;
-            if entry.expiry().is_none_or(|at| at > now) {
-                return Some(entry.key().to_vec());
+    /// A key picked evenly by `random`, not expired; `None` if there is none, or if a thousand picks have met expired ones
+    /// only. Those are removed.
+    pub fn random_key(&mut self, db: usize, now: Millis, mut random: impl FnMut() -> u64) -> Option<Vec<u8>> {
+        const PICKS: usize = 1000;
+        for _ in 0..PICKS {
+            let keys = self.dbs[db].stats().keys;
+            let key = self.dbs[db].nth(random().checked_rem(keys)?)?.key().to_vec();
+            if self.contains(db, self.hasher.key(&key), now) {
+                return Some(key);
             }
         }
-        let mut found = None;
-        self.walk(db, ScanPosition::START, Slot::END, now, &mut |entry| {
-            found = Some(entry.key().to_vec());
-            false
-        });
-        found
+        None
     }
 
     /// Empties a database. Its memory is freed by and by (see `free_some`).
     pub fn flush(&mut self, db: usize) {
-        let old = std::mem::replace(&mut self.dbs[db], Db::new());
-        self.garbage.push(old);
+        self.garbage.push(std::mem::take(&mut self.dbs[db]));
     }
 
     /// Exchanges two databases.
@@ -215,13 +225,15 @@ impl Keyspace {
 
     /// Removes keys whose time has come, handling at most about `budget` keys; true while more are due.
     pub fn expire_some(&mut self, now: Millis, budget: usize) -> bool {
-        let mut more = false;
-        for db in &mut self.dbs {
-            let (removed, left) = db.expire_some(now, budget, &self.hasher);
-            self.expired += removed;
-            more |= left;
+        let mut left = budget;
+        for _ in 0..self.dbs.len() {
+            self.expired += self.dbs[self.expire_next].expire_some(now, &mut left, &self.hasher);
+            if left == 0 {
+                break;
+            }
+            self.expire_next = (self.expire_next + 1) % self.dbs.len();
         }
-        more
+        left == 0 && self.next_expiry(now) == Some(now)
     }
 
     /// When `expire_some` has something to do next.

@@ -128,6 +128,13 @@ impl Leaf {
     }
 
     fn remove(&mut self, at: usize) -> Entry {
+        let entry = self.take_at(at);
+        self.shrink();
+        entry
+    }
+
+    /// Takes an entry out and closes the gap; what stood behind it moves up to its place. Keeps the capacity.
+    fn take_at(&mut self, at: usize) -> Entry {
         let capacity = self.words.len();
         let entry = self.words[at].take().expect("the caller found an entry here");
         let run = self.words[at + 1..]
@@ -137,10 +144,49 @@ impl Leaf {
             .count();
         self.words[at..=at + run].rotate_left(1);
         self.len -= 1;
-        if capacity > 8 && (self.len as usize) < capacity / 2 {
-            self.resize(self.len as usize + self.len as usize / 4 + 2);
-        }
         entry
+    }
+
+    /// Gives memory back where less than half of it is in use.
+    fn shrink(&mut self) {
+        let len = self.len as usize;
+        if self.words.len() > 8 && len < self.words.len() / 2 {
+            self.resize(len + len / 4 + 2);
+        }
+    }
+
+    /// Removes the entries with tags from `first` to `last` for which `keep` answers false.
+    fn retain(&mut self, first: u16, last: u16, keep: &mut dyn FnMut(EntryMut<'_>) -> bool) {
+        if self.words.is_empty() {
+            return;
+        }
+        let mut at = home(first, self.words.len());
+        while at < self.words.len() && (self.words[at].is_free() || self.words[at].tag() <= last) {
+            let within = !self.words[at].is_free() && self.words[at].tag() >= first;
+            if within && !keep(self.words[at].entry_mut()) {
+                drop(self.take_at(at));
+            } else {
+                at += 1;
+            }
+        }
+        self.shrink();
+    }
+
+    /// Frees up to `budget` entries; returns their bytes. The leaf is no table any more: free it to the end.
+    fn free_some(&mut self, budget: &mut usize) -> u64 {
+        let mut bytes = 0;
+        for word in self.words.iter_mut().filter(|word| !word.is_free()) {
+            if *budget == 0 {
+                return bytes;
+            }
+            if let Some(entry) = word.take() {
+                bytes += entry.size() as u64;
+                self.len -= 1;
+                *budget -= 1;
+            }
+        }
+        *self = Self::default();
+        bytes
     }
 
     /// Moves all words into an array of at least `capacity` words.
@@ -176,6 +222,16 @@ impl Leaf {
 /// A place in the order of hashes: entries with a hash below it are done.
 pub(super) type Position = u64;
 
+/// What [`Node::find_unless`] found.
+pub(super) enum Found<'a> {
+    /// No such key.
+    Nothing,
+    /// An entry that was to go: it has been taken out.
+    Gone(Entry),
+    /// An entry that stays.
+    Entry(EntryMut<'a>),
+}
+
 impl Node {
     /// The entry of `key`, whose hash is `hash`.
     #[inline]
@@ -196,6 +252,22 @@ impl Node {
             }
             level += 1;
         }
+    }
+
+    /// The entry of `key`, which is removed instead if `gone` says so.
+    #[inline]
+    pub(super) fn find_unless(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        gone: impl FnOnce(&Entry) -> bool,
+    ) -> Found<'_> {
+        let (leaf, level) = self.leaf_mut(hash);
+        let Some(at) = leaf.find(tag_at(hash, level), key) else { return Found::Nothing };
+        if gone(&leaf.words[at].entry()) {
+            return Found::Gone(leaf.remove(at));
+        }
+        Found::Entry(leaf.words[at].entry_mut())
     }
 
     #[inline]
@@ -295,17 +367,43 @@ impl Node {
         }
     }
 
-    /// Takes leaves out, at most until `budget` entries are collected for dropping; true when nothing is left.
-    pub(super) fn free_some(&mut self, budget: &mut usize) -> bool {
+    /// Removes the entries with hashes between `first` and `last` for which `keep` answers false. `keep` may also see entries
+    /// with other hashes, those that share a tag with the bounds.
+    pub(super) fn retain(&mut self, first: u64, last: u64, keep: &mut dyn FnMut(EntryMut<'_>) -> bool) {
+        self.retain_level(first, last, 0, keep);
+    }
+
+    fn retain_level(
+        &mut self,
+        first: u64,
+        last: u64,
+        level: u32,
+        keep: &mut dyn FnMut(EntryMut<'_>) -> bool,
+    ) {
+        match self {
+            Self::Leaf(leaf) => leaf.retain(tag_at(first, level), tag_at(last, level), keep),
+            Self::Branch(children) => {
+                let (from, to) = (child_at(first, level), child_at(last, level));
+                for (idx, child) in children.iter_mut().enumerate().take(to + 1).skip(from) {
+                    let first = if idx == from { first } else { 0 };
+                    let last = if idx == to { last } else { u64::MAX };
+                    child.retain_level(first, last, level + 1, keep);
+                }
+            }
+        }
+    }
+
+    /// Frees up to `budget` entries and adds their bytes to `bytes`; true when nothing is left. A node that has been
+    /// begun with is no table any more.
+    pub(super) fn free_some(&mut self, budget: &mut usize, bytes: &mut u64) -> bool {
         match self {
             Self::Leaf(leaf) => {
-                *budget = budget.saturating_sub(leaf.len as usize);
-                *leaf = Leaf::default();
-                true
+                *bytes += leaf.free_some(budget);
+                leaf.len == 0
             }
             Self::Branch(children) => {
                 for child in children.iter_mut().filter(|child| !child.is_empty()) {
-                    if *budget == 0 || !child.free_some(budget) {
+                    if !child.free_some(budget, bytes) {
                         return false;
                     }
                 }
@@ -350,15 +448,18 @@ impl Leaf {
 }
 
 impl Node {
-    /// An entry picked by `random`, about evenly; `None` when the node is empty.
-    pub(super) fn pick(&self, random: u64) -> Option<EntryRef<'_>> {
+    /// An entry by its number in hash order; `None` where there are fewer.
+    pub(super) fn nth(&self, mut nth: usize) -> Option<EntryRef<'_>> {
         match self {
-            Self::Leaf(leaf) => leaf.nth((random % u64::from(leaf.len.max(1))) as usize),
-            Self::Branch(children) => {
-                let from = (random % FANOUT as u64) as usize;
-                let (before, after) = children.split_at(from);
-                after.iter().chain(before).find(|child| !child.is_empty())?.pick(random / FANOUT as u64)
-            }
+            Self::Leaf(leaf) => leaf.nth(nth),
+            Self::Branch(children) => children.iter().find_map(|child| {
+                let len = child.len();
+                if nth < len {
+                    return child.nth(nth);
+                }
+                nth -= len;
+                None
+            }),
         }
     }
 }
@@ -428,6 +529,34 @@ mod tests {
     }
 
     #[test]
+    fn retain_looks_at_a_range_of_hashes_on_every_level() {
+        // All keys share the first 14 bits of their hash, so that leaves of three levels are looked at.
+        let hash_of = |key: &[u8]| hash(key) >> 14;
+        let mut node = Node::default();
+        let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
+        for key in &keys {
+            node.insert(hash_of(key), entry(key), hash_of);
+        }
+        for bits in [10, 18, 20, 26] {
+            let (first, last) = (0x2_AAAA_AAAA_AAAA, 0x2_AAAA_AAAA_AAAA | u64::MAX >> bits);
+            let (mut seen, mut len) = (Vec::new(), node.len());
+            node.retain(first, last, &mut |entry| {
+                let hash = hash_of(entry.key());
+                if (first..=last).contains(&hash) {
+                    seen.push(entry.key().to_vec());
+                }
+                !(first..=last).contains(&hash) || hash & 1 == 0
+            });
+            len -= seen.iter().filter(|key| hash_of(key) & 1 == 1).count();
+            assert_eq!(node.len(), len);
+            let within = |key: &&Vec<u8>| (first..=last).contains(&hash_of(key));
+            let left: Vec<&Vec<u8>> = keys.iter().filter(within).collect();
+            assert!(left.iter().all(|key| node.find(hash_of(key), key).is_some() == (hash_of(key) & 1 == 0)));
+            assert!(seen.len() >= left.iter().filter(|key| hash_of(key) & 1 == 0).count());
+        }
+    }
+
+    #[test]
     fn tables_cost_about_ten_bytes_a_key_at_every_size() {
         let mut node = Node::default();
         for key in 0..8000u32 {
@@ -450,15 +579,12 @@ mod tests {
             assert!(node.remove(hash(&key.to_le_bytes()), &key.to_le_bytes()).is_some());
         }
         assert!(node.table_bytes() < full / 4, "{} of {full}", node.table_bytes());
-        let mut steps = 0;
-        loop {
-            let mut budget = 100;
+        let (mut steps, mut bytes) = (1, 0);
+        while !node.free_some(&mut 100, &mut bytes) {
             steps += 1;
-            if node.free_some(&mut budget) {
-                break;
-            }
         }
-        assert!(steps > 3);
+        assert_eq!((steps, bytes), (10, 1000 * entry(&[0; 4]).size() as u64));
         assert!(node.is_empty());
+        assert_eq!(node.table_bytes(), 0);
     }
 }

@@ -29,3 +29,14 @@ impl Value {
         }
     }
 }
+
+/// What a key holds, on its way to another key, database or shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    /// The value.
+    pub value: Value,
+    /// The deadline in Unix milliseconds.
+    pub expiry: Option<u64>,
+    /// The string's encoding is raw whatever its length (it was edited in place).
+    pub raw: bool,
+}
