@@ -1,0 +1,90 @@
+//! What only a sharded server shows: connections spread over the shards, and INFO's `# Shards`.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::client::Client;
+use common::server::{self, Server};
+
+/// Connections per shard, from CLIENT LIST.
+fn connections(client: &mut Client, shards: usize) -> Vec<usize> {
+    let list = client.run("CLIENT LIST").text();
+    let mut counts = vec![0; shards];
+    for line in list.lines() {
+        let shard = line.split(' ').find_map(|word| word.strip_prefix("shard=")).expect("a shard");
+        counts[shard.parse::<usize>().expect("a number")] += 1;
+    }
+    counts
+}
+
+#[test]
+fn fifty_connections_load_no_shard_with_more_than_a_fifth_above_the_mean() {
+    const CONNECTIONS: usize = 50;
+    if server::stand_in() {
+        return;
+    }
+    for shards in [2, 5] {
+        let server = Server::ours(shards);
+        let mut client = server.client();
+        for round in 0..5 {
+            let mut others: Vec<Client> = (1..CONNECTIONS).map(|_| server.client()).collect();
+            others.iter_mut().for_each(|other| other.check("PING", "+PONG\r\n"));
+            let counts = server::poll(5000, || {
+                let counts = connections(&mut client, shards);
+                (counts.iter().sum::<usize>() == CONNECTIONS).then_some(counts)
+            });
+            let counts = counts.expect("fifty connections in CLIENT LIST");
+            let busiest = counts.iter().max().expect("shards");
+            assert!(
+                busiest * shards * 10 <= CONNECTIONS * 12,
+                "round {round}: connections per shard {counts:?}"
+            );
+        }
+    }
+}
+
+/// The fields of each shard's line of INFO.
+fn shard_lines(client: &mut Client) -> Vec<BTreeMap<String, f64>> {
+    let info = client.run("INFO shards").text();
+    let lines = info.lines().filter(|line| line.starts_with("shard"));
+    lines
+        .map(|line| {
+            let (_, fields) = line.split_once(':').expect("a colon");
+            let pairs = fields.split(',').map(|pair| pair.split_once('=').expect("name=value"));
+            pairs.map(|(name, value)| (name.to_owned(), value.parse().expect("a number"))).collect()
+        })
+        .collect()
+}
+
+fn sum(lines: &[BTreeMap<String, f64>], field: &str) -> f64 {
+    lines.iter().map(|line| line[field]).sum()
+}
+
+#[test]
+fn info_accounts_for_every_key_connection_and_hop() {
+    const KEYS: usize = 300;
+    const CONNECTIONS: usize = 12;
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(3);
+    let mut clients: Vec<Client> = (0..CONNECTIONS).map(|_| server.client()).collect();
+    for n in 0..KEYS {
+        clients[n % CONNECTIONS].check(&format!("SET key:{n} v"), "+OK\r\n");
+    }
+    let lines = server::poll(5000, || {
+        let lines = shard_lines(&mut clients[0]);
+        (sum(&lines, "connections") == CONNECTIONS as f64).then_some(lines)
+    });
+    let lines = lines.expect("twelve connections in INFO");
+    assert_eq!(lines.len(), 3);
+    assert_eq!(sum(&lines, "keys"), KEYS as f64);
+    assert!(lines.iter().all(|line| line["keys"] > 50.0), "keys spread over the shards: {lines:?}");
+    // Two of three keys live on another shard than their client.
+    assert!(sum(&lines, "hops_out") > KEYS as f64 / 3.0, "{lines:?}");
+    for field in ["turns", "turn_us_max", "turn_us_p999", "hops_in", "parks", "wakes_sent"] {
+        assert!(lines.iter().all(|line| line.contains_key(field)), "{field} in {lines:?}");
+    }
+    assert!(lines.iter().all(|line| line["turns"] > 0.0), "{lines:?}");
+}
