@@ -51,10 +51,12 @@ impl Ahead {
         self.starts[0] = 0;
         while self.len < WARM_MAX {
             let start = self.starts[self.len];
-            if start == data.len() && self.len > 0 {
-                // Without a command begun there is nothing to keep.
+            if self.len > 0 {
+                // Only the first command may have been begun earlier.
                 self.spans[self.len].clear();
-                return Some(Ok(Step::NeedMore));
+                if start == data.len() {
+                    return Some(Ok(Step::NeedMore));
+                }
             }
             match parser.parse(&data[start..], &mut self.spans[self.len], &mut self.owned, limits) {
                 Ok(Step::Command { used }) => {
@@ -139,6 +141,8 @@ impl Core {
                 return self.consume(coordinator, participant, session, id, &rest, now);
             }
         }
+        session.held_up =
+            !session.input.is_empty() && !session.can_run(self.shard.settings.output_backlog_max);
         if session.input_len() > self.shard.settings.query_buffer_limit {
             self.shard.stats.query_limit_disconnections += 1;
             session.client.close = Some(CloseWhen::Now);
@@ -184,6 +188,7 @@ impl Core {
         now: Millis,
     ) -> (usize, Ran) {
         let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.spans[0].clear();
         if let Some(partial) = session.partial.take() {
             (ahead.spans[0], ahead.owned) = (partial.spans, partial.owned);
         }
@@ -208,7 +213,7 @@ impl Core {
                 }
             }
             match stop {
-                None => {}
+                None => ahead.spans[0].clear(),
                 Some(Ok(Step::NeedBulk { start, len })) => {
                     session.partial = Some(ahead.take_partial());
                     ran = Ran::NeedBulk { start, len };
@@ -411,28 +416,49 @@ pub(crate) struct Peers<'a> {
 }
 
 impl Node {
-    /// Runs the commands that another shard sent for its clients.
+    /// Runs the commands that another shard sent for its clients: read ahead, have their keys loaded, run.
     pub(crate) fn serve(&mut self, from: ShardId, batch: &Batch, now: Millis) {
-        let mut spans = std::mem::take(&mut self.core.spans);
+        let mut ahead = std::mem::take(&mut self.core.ahead);
+        let mut heads = [None; WARM_MAX];
         let mut at = 0;
-        while let Some((head, next)) = batch.request_at(at, &mut spans) {
-            at = next;
-            let args = batch.request_args(&spans);
-            let command = self.core.table.resolve(head.command, args);
-            self.core.shard.stats.hops_in += 1;
-            self.core.current = Some(command.name);
-            let core = &mut self.core;
-            if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
-                core.shard.stats.waited += 1;
-                self.participant.park(Origin { from, head }, command, args, &core.hashes);
-                continue;
+        loop {
+            let mut keys = [(0, Slot(0)); WARM_MAX];
+            let (mut count, mut keyed) = (0, 0);
+            while count < WARM_MAX
+                && let Some((head, next)) = batch.request_at(at, &mut ahead.spans[count])
+            {
+                heads[count] = Some(head);
+                if let Some(key) = batch.request_args(&ahead.spans[count]).get(1) {
+                    let key = self.core.shard.keyspace.hasher().key(key);
+                    keys[keyed] = (key.hash, key.slot);
+                    keyed += 1;
+                }
+                (at, count) = (next, count + 1);
             }
-            core.reply_to(from, head, |shard, reply| {
-                run_whole(shard, command, head.db.into(), now, args, reply)
-            });
+            if let Some(Some(head)) = heads[..count].first() {
+                self.core.shard.keyspace.warm(head.db.into(), &keys[..keyed]);
+            }
+            for (head, spans) in heads[..count].iter().flatten().zip(&ahead.spans) {
+                self.serve_one(from, *head, batch.request_args(spans), now);
+            }
+            if count < WARM_MAX {
+                break;
+            }
         }
-        spans.clear();
-        self.core.spans = spans;
+        self.core.ahead = ahead;
+    }
+
+    #[inline]
+    fn serve_one(&mut self, from: ShardId, head: RequestHead, args: Args<'_>, now: Millis) {
+        let core = &mut self.core;
+        let command = core.table.resolve(head.command, args);
+        core.shard.stats.hops_in += 1;
+        core.current = Some(command.name);
+        if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
+            core.shard.stats.waited += 1;
+            return self.participant.park(Origin { from, head }, command, args, &core.hashes);
+        }
+        core.reply_to(from, head, |shard, reply| run_whole(shard, command, head.db.into(), now, args, reply));
     }
 }
 

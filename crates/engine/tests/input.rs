@@ -1,0 +1,62 @@
+//! A connection's input, however it is cut and however slowly its output is taken.
+
+use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId};
+
+fn node(settings: Settings) -> Node {
+    Node::new(NodeConfig { me: ShardId(0), shards: 1, seed: 1, settings, faults: Faults::default() })
+}
+
+fn pipeline(count: usize) -> Vec<u8> {
+    let set_get = |i: usize| {
+        let (key, value) = (format!("k{}", i % 7), format!("v{i}"));
+        format!(
+            "*3\r\n$3\r\nSET\r\n$2\r\n{key}\r\n${}\r\n{value}\r\n*2\r\n$3\r\nGET\r\n$2\r\n{key}\r\n",
+            value.len()
+        )
+    };
+    (0..count).map(set_get).collect::<String>().into_bytes()
+}
+
+fn replies(count: usize) -> Vec<u8> {
+    let reply = |i: usize| format!("+OK\r\n${}\r\nv{i}\r\n", format!("v{i}").len());
+    (0..count).map(reply).collect::<String>().into_bytes()
+}
+
+#[test]
+fn a_pipeline_longer_than_what_is_read_ahead_may_be_cut_anywhere() {
+    let (input, expected) = (pipeline(40), replies(40));
+    let mut node = node(Settings::default());
+    for cut in 0..=input.len() {
+        let id = node.open(Peer::default(), 1000);
+        node.feed(id, &input[..cut], 1000);
+        node.feed(id, &input[cut..], 1000);
+        let output = &node.session_state(id).unwrap().output.buf;
+        assert!(*output == expected, "cut at {cut}: {:?}", String::from_utf8_lossy(output));
+        node.close(id);
+    }
+}
+
+#[test]
+fn a_session_held_up_by_its_output_goes_on_when_that_has_been_sent() {
+    let (input, expected) = (pipeline(2000), replies(2000));
+    let settings = Settings { output_backlog_max: 100, ..Settings::default() };
+    let mut node = node(settings);
+    let id = node.open(Peer::default(), 1000);
+    let mut output = Vec::new();
+    for piece in input.chunks(999) {
+        node.feed(id, piece, 1000);
+    }
+    loop {
+        let taken = node.session_state(id).unwrap().output.take();
+        let len = taken.len();
+        if len == 0 {
+            break;
+        }
+        assert!(len < 200, "{len} bytes of output at once");
+        output.extend_from_slice(&taken.buf);
+        node.output_taken(id, len);
+        node.sent(id, len, 1000);
+    }
+    assert!(output == expected, "{} bytes of {}", output.len(), expected.len());
+    assert!(!node.session_state(id).unwrap().owes);
+}
