@@ -17,8 +17,6 @@ mod park;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
@@ -26,6 +24,7 @@ use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
 use crate::clock::Clock;
 use crate::mesh::{Mail, MeshEnd};
 use crate::net::{Net, Turn};
+use crate::server::Serving;
 
 use meter::TurnMeter;
 pub(crate) use panics::install_hook;
@@ -56,8 +55,7 @@ pub(crate) struct ShardLoop {
     parker: Parker,
     meter: TurnMeter,
     busy_poll: Duration,
-    /// Shards that still have connections while the server stops.
-    serving: Arc<AtomicUsize>,
+    serving: Serving,
     /// Completions have been waited for and not been looked at: the next turn need not call the kernel first.
     waited: bool,
     /// Nothing has happened since the last tick was set.
@@ -86,7 +84,7 @@ impl ShardLoop {
         mesh: MeshEnd<ShardMail>,
         clock: Clock,
         busy_poll: Duration,
-        serving: Arc<AtomicUsize>,
+        serving: Serving,
     ) -> io::Result<Self> {
         let parker = Parker::new(mesh.park_event())?;
         Ok(Self {
@@ -134,7 +132,7 @@ impl ShardLoop {
         if !std::mem::take(&mut self.waited) {
             self.net.submit()?;
         }
-        let now = self.clock.now_ms();
+        let now = self.clock.at(began);
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         let mut active = self.net.process(&mut turn);
         active |= drain_inboxes(&mut self.net, &mut turn);
@@ -251,14 +249,9 @@ impl ShardLoop {
         let now = self.clock.now_ms();
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         self.net.end_all(&mut turn);
-        let mut counted = true;
-        while began.elapsed() < FAREWELL_MAX {
-            if counted && self.net.connection_count() == 0 {
-                counted = false;
-                self.serving.fetch_sub(1, Ordering::AcqRel);
-            }
-            if self.serving.load(Ordering::Acquire) == 0 {
-                break;
+        while began.elapsed() < FAREWELL_MAX && !self.serving.is_over() {
+            if self.net.connection_count() == 0 {
+                self.serving.finish();
             }
             if self.guarded_turn()? == Pace::Idle {
                 self.net.wait_for(FAREWELL_STEP)?;

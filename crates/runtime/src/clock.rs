@@ -1,0 +1,193 @@
+//! The engine's clock: Unix milliseconds that never go back and never jump.
+//!
+//! Wall time is read at the start; from then on the monotonic clock advances it, and about once a second a correction
+//! brings it nearer to the wall clock, by at most a thousandth of the time that has passed. A step of the system's clock
+//! thus neither expires keys early nor keeps them for ever: a TTL is never off by more than 0.1 %, and a drift of some
+//! milliseconds is gone within seconds. All clones share the correction, so the shards agree on the time.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use corelane_engine::Millis;
+
+/// Monotonic time between two looks at the wall clock.
+const INTERVAL_US: u64 = 1_000_000;
+/// The correction changes by at most one microsecond in this many.
+const SLEW: i64 = 1_000;
+
+/// Tells the time. One per thread: clones of one clock agree, and each by itself never goes back.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    origin: Instant,
+    origin_us: u64,
+    shared: Arc<Shared>,
+    /// Monotonic microseconds since the origin at which this clone will look whether a correction is due.
+    due_us: Cell<u64>,
+    told_ms: Cell<Millis>,
+}
+
+/// Written once an interval by whichever clone comes first.
+#[derive(Debug)]
+struct Shared {
+    correction_us: AtomicI64,
+    corrected_at_us: AtomicU64,
+}
+
+impl Clock {
+    /// Starts at the present wall time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::starting_at(Instant::now(), wall_us())
+    }
+
+    fn starting_at(origin: Instant, origin_us: u64) -> Self {
+        let shared = Shared { correction_us: AtomicI64::new(0), corrected_at_us: AtomicU64::new(0) };
+        Self {
+            origin,
+            origin_us,
+            shared: Arc::new(shared),
+            due_us: Cell::new(INTERVAL_US),
+            told_ms: Cell::new(0),
+        }
+    }
+
+    /// The time at a moment, which is normally now; for a moment before one already asked about, the time told then.
+    #[inline]
+    #[must_use]
+    pub fn at(&self, moment: Instant) -> Millis {
+        let elapsed_us = self.elapsed_us(moment);
+        if elapsed_us >= self.due_us.get() {
+            self.correct(elapsed_us, wall_us());
+        }
+        self.tell(elapsed_us)
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now_ms(&self) -> Millis {
+        self.at(Instant::now())
+    }
+
+    #[inline]
+    fn elapsed_us(&self, moment: Instant) -> u64 {
+        moment.saturating_duration_since(self.origin).as_micros() as u64
+    }
+
+    #[inline]
+    fn tell(&self, elapsed_us: u64) -> Millis {
+        let correction_us = self.shared.correction_us.load(Ordering::Relaxed);
+        let us = (self.origin_us + elapsed_us).saturating_add_signed(correction_us);
+        let told = self.told_ms.get().max(us / 1000);
+        self.told_ms.set(told);
+        told
+    }
+
+    /// Moves the correction towards the wall clock if no other clone has done so in this interval.
+    #[cold]
+    fn correct(&self, elapsed_us: u64, wall_us: u64) {
+        self.due_us.set(elapsed_us + INTERVAL_US);
+        let before_us = self.shared.corrected_at_us.load(Ordering::Acquire);
+        let passed_us = elapsed_us.saturating_sub(before_us);
+        let won = passed_us >= INTERVAL_US
+            && self
+                .shared
+                .corrected_at_us
+                .compare_exchange(before_us, elapsed_us, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok();
+        if won {
+            let error_us = (wall_us as i64) - (self.origin_us + elapsed_us) as i64;
+            let correction_us = self.shared.correction_us.load(Ordering::Relaxed);
+            self.shared.correction_us.store(slewed(correction_us, error_us, passed_us), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// `current_us` moved towards `target_us` as far as `passed_us` allows.
+fn slewed(current_us: i64, target_us: i64, passed_us: u64) -> i64 {
+    let step_us = passed_us as i64 / SLEW;
+    target_us.clamp(current_us - step_us, current_us + step_us)
+}
+
+fn wall_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const HOUR_US: u64 = 3_600_000_000;
+    const START_US: u64 = 1_800_000_000_000_000;
+
+    fn clock() -> Clock {
+        Clock::starting_at(Instant::now(), START_US)
+    }
+
+    /// Runs `seconds` with the wall clock `offset_us` away; returns the time told at the end, less its start.
+    fn run(clock: &Clock, from_s: u64, seconds: u64, offset_us: i64) -> Millis {
+        for second in from_s..from_s + seconds {
+            let elapsed_us = second * 1_000_000;
+            let before = clock.told_ms.get();
+            clock.correct(elapsed_us, (START_US + elapsed_us).checked_add_signed(offset_us).unwrap());
+            assert!(clock.tell(elapsed_us) >= before, "went back");
+        }
+        clock.tell((from_s + seconds) * 1_000_000) - START_US / 1000
+    }
+
+    #[test]
+    fn advances_with_the_monotonic_clock() {
+        let clock = clock();
+        assert_eq!(clock.tell(0), START_US / 1000);
+        assert_eq!(clock.tell(1_500_000), START_US / 1000 + 1500);
+        assert_eq!(clock.elapsed_us(clock.origin + Duration::from_millis(3)), 3000);
+        assert_eq!(clock.elapsed_us(clock.origin - Duration::from_secs(1)), 0);
+    }
+
+    #[test]
+    fn a_small_drift_is_corrected_within_seconds() {
+        assert_eq!(run(&clock(), 1, 60, 5_000), 61_005);
+        assert_eq!(run(&clock(), 1, 60, -5_000), 60_995);
+    }
+
+    #[test]
+    fn a_jump_of_the_wall_clock_costs_no_more_than_a_thousandth() {
+        for offset_us in [HOUR_US as i64, -(HOUR_US as i64), -(START_US as i64)] {
+            let told = run(&clock(), 1, 1000, offset_us) as i64;
+            assert_eq!((told - 1_001_000).abs(), 1000, "offset {offset_us}");
+        }
+    }
+
+    #[test]
+    fn never_goes_back_even_for_an_earlier_moment() {
+        let clock = clock();
+        let late = clock.tell(10_000_000);
+        assert_eq!(clock.tell(9_000_000), late);
+        clock.correct(10_000_000, 0);
+        assert_eq!(clock.tell(10_000_000), late);
+    }
+
+    #[test]
+    fn clones_share_one_correction_an_interval() {
+        let (a, wall_us) = (clock(), START_US + 4_000_000 + 50_000);
+        let b = a.clone();
+        a.correct(4_000_000, wall_us);
+        b.correct(4_000_000, wall_us);
+        assert_eq!(a.tell(4_000_000), START_US / 1000 + 4004);
+        assert_eq!(b.tell(4_000_000), a.tell(4_000_000));
+    }
+
+    #[test]
+    fn starts_at_the_wall_clock() {
+        let told = Clock::new().now_ms();
+        assert!((wall_us() / 1000).abs_diff(told) < 60_000);
+    }
+}

@@ -1,0 +1,300 @@
+//! A server in this process: one thread per shard, each with its executor, its ring and its engine.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use corelane_engine::{Faults, Node, NodeConfig, Settings, ShardId};
+use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
+use socket2::{Domain, Socket, Type};
+use thiserror::Error;
+
+use crate::clock::Clock;
+use crate::mesh::{Mesh, MeshEnd, PeerKind};
+use crate::net::{Listener, Net, NetLimits};
+use crate::shard_loop::{ShardLoop, ShardMail, install_hook};
+
+/// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
+const IO_MEMORY: usize = 64 << 10;
+/// Preemption is for task queues that share a shard with the loop; the loop itself hands over in its own rhythm.
+const PREEMPT_TIMER: Duration = Duration::from_secs(1);
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 511;
+
+/// What a server is made of, once the options have been checked and the sockets bound.
+#[derive(Debug)]
+pub struct ServerPlan {
+    /// One entry per shard.
+    pub shards: Vec<ShardPlan>,
+    /// The same for all engines.
+    pub settings: Settings,
+    /// Random seed of the process: hash seeds and random choices derive from it.
+    pub seed: u64,
+    /// Seconds without traffic after which a connection is closed; 0: never.
+    pub timeout_s: u32,
+    /// Seconds between keep-alive probes; 0: none.
+    pub tcp_keepalive_s: u32,
+    /// How long a shard without work spins before it sleeps.
+    pub busy_poll: Duration,
+}
+
+/// What one shard is given.
+#[derive(Debug)]
+pub struct ShardPlan {
+    /// The CPU its thread is bound to; `None`: any.
+    pub cpu: Option<usize>,
+    /// Sockets that listen already.
+    pub listeners: Vec<(OwnedFd, PeerKind)>,
+}
+
+impl ServerPlan {
+    /// Default settings, unbound threads, and 127.0.0.1 at `port` (0: a free one) for every shard. For tests and embedding.
+    ///
+    /// # Errors
+    /// The port cannot be bound.
+    pub fn local(shards: usize, port: u16) -> io::Result<(Self, SocketAddr)> {
+        let mut address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut plans = Vec::new();
+        for _ in 0..shards {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), None)?;
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(BACKLOG)?;
+            address = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
+            plans.push(ShardPlan { cpu: None, listeners: vec![(socket.into(), PeerKind::Tcp)] });
+        }
+        let settings = Settings { port: address.port(), ..Settings::default() };
+        let plan = Self {
+            shards: plans,
+            settings,
+            seed: 0x5eed,
+            timeout_s: 0,
+            tcp_keepalive_s: 300,
+            busy_poll: Duration::ZERO,
+        };
+        Ok((plan, address))
+    }
+}
+
+/// Why a server did not start, or ended.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// Descriptors or memory for the connections between shards.
+    #[error("cannot connect the shards with each other: {0}")]
+    Mesh(#[source] io::Error),
+    /// A thread could not be started.
+    #[error("cannot start the thread of shard {shard}: {error}")]
+    Thread {
+        /// Which shard.
+        shard: usize,
+        /// The system's reason.
+        #[source]
+        error: io::Error,
+    },
+    /// glommio could not make an executor.
+    #[error("cannot make the executor of shard {shard}: {reason}")]
+    Executor {
+        /// Which shard.
+        shard: usize,
+        /// glommio's reason.
+        reason: String,
+    },
+    /// The sockets or their ring could not be set up, or failed.
+    #[error("the sockets of shard {shard} failed: {error}")]
+    Sockets {
+        /// Which shard.
+        shard: usize,
+        /// The system's reason.
+        #[source]
+        error: io::Error,
+    },
+    /// A shard's thread is gone without a word.
+    #[error("shard {shard} ended unexpectedly")]
+    Gone {
+        /// Which shard.
+        shard: usize,
+    },
+}
+
+/// A running server. Dropping it leaves the server running; see [`Server::stop`].
+pub struct Server {
+    mesh: Mesh,
+    threads: Vec<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("shards", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Starts all shards and returns when each of them accepts connections.
+    ///
+    /// # Errors
+    /// The first failure of any shard; the others have been stopped.
+    pub fn start(plan: ServerPlan) -> Result<Self, ServeError> {
+        install_hook();
+        register_membarrier();
+        let shards = plan.shards.len();
+        let (mesh, ends) = Mesh::build(shards).map_err(ServeError::Mesh)?;
+        let serving = Arc::new(AtomicUsize::new(shards));
+        let clock = Clock::new();
+        let (ready, started) = mpsc::channel();
+        let mut server = Self { mesh, threads: Vec::with_capacity(shards) };
+        for (shard, end) in plan.shards.into_iter().zip(ends) {
+            let me = end.me();
+            let settings = Settings { started_ms: clock.now_ms(), ..plan.settings.clone() };
+            let seed = Seed {
+                shard,
+                limits: NetLimits { timeout_s: plan.timeout_s, maxclients: settings.maxclients },
+                node: NodeConfig {
+                    me: ShardId(me as u16),
+                    shards: shards as u16,
+                    seed: plan.seed,
+                    settings,
+                    faults: Faults::default(),
+                },
+                end,
+                clock: clock.clone(),
+                tcp_keepalive_s: plan.tcp_keepalive_s,
+                busy_poll: plan.busy_poll,
+                serving: Serving { count: Arc::clone(&serving), done: false },
+                ready: ready.clone(),
+            };
+            let thread = std::thread::Builder::new().name(format!("shard-{me}")).spawn(move || seed.grow());
+            match thread {
+                Ok(thread) => server.threads.push(thread),
+                Err(error) => return server.abandon(ServeError::Thread { shard: me, error }),
+            }
+        }
+        drop(ready);
+        for _ in 0..shards {
+            // A shard that fails to start drops its sender without a word; its thread returns the reason.
+            if started.recv().is_err() {
+                server.mesh.stop();
+                server.join()?;
+                return Err(ServeError::Gone { shard: 0 });
+            }
+        }
+        Ok(server)
+    }
+
+    /// Has the server stop: accept no more, answer what has been received, end. Returns at once; see [`Server::join`].
+    pub fn stop(&self) {
+        self.mesh.stop();
+    }
+
+    /// The handle through which signals stop it.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
+    }
+
+    /// Waits until all shards have ended.
+    ///
+    /// # Errors
+    /// The first failure of a shard.
+    pub fn join(self) -> Result<(), ServeError> {
+        let mut outcome = Ok(());
+        for (shard, thread) in self.threads.into_iter().enumerate() {
+            let ended = thread.join().unwrap_or(Err(ServeError::Gone { shard }));
+            outcome = outcome.and(ended);
+        }
+        outcome
+    }
+
+    fn abandon(self, error: ServeError) -> Result<Self, ServeError> {
+        self.mesh.stop();
+        // The error at hand is the cause; what the others report now is its consequence.
+        let _ = self.join();
+        Err(error)
+    }
+}
+
+/// Everything a shard's thread starts from.
+struct Seed {
+    shard: ShardPlan,
+    limits: NetLimits,
+    node: NodeConfig,
+    end: MeshEnd<ShardMail>,
+    clock: Clock,
+    tcp_keepalive_s: u32,
+    busy_poll: Duration,
+    serving: Serving,
+    ready: mpsc::Sender<()>,
+}
+
+impl Seed {
+    /// The whole life of a shard, on its own thread. A failure stops the other shards too.
+    fn grow(self) -> Result<(), ServeError> {
+        let shard = self.end.me();
+        let stop = self.end.stopper();
+        let outcome = match executor(self.shard.cpu) {
+            Ok(executor) => executor.run(self.serve()).map_err(|error| ServeError::Sockets { shard, error }),
+            Err(error) => Err(ServeError::Executor { shard, reason: error.to_string() }),
+        };
+        if outcome.is_err() {
+            stop.stop();
+        }
+        outcome
+    }
+
+    async fn serve(self) -> io::Result<()> {
+        let listeners = self.shard.listeners.into_iter();
+        let listeners = listeners.map(|(socket, kind)| Listener::new(socket, kind, self.tcp_keepalive_s));
+        let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits)?;
+        let node = Node::new(self.node);
+        let shard_loop = ShardLoop::new(node, net, self.end, self.clock, self.busy_poll, self.serving)?;
+        // If nobody listens any more, another shard has failed, and the mesh says so.
+        let _ = self.ready.send(());
+        drop(self.ready);
+        shard_loop.run().await
+    }
+}
+
+/// Counts the shards that still have connections while the server stops.
+pub(crate) struct Serving {
+    count: Arc<AtomicUsize>,
+    done: bool,
+}
+
+impl Serving {
+    /// This shard has none left.
+    pub(crate) fn finish(&mut self) {
+        if !std::mem::replace(&mut self.done, true) {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether no shard has any left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn executor(cpu: Option<usize>) -> glommio::Result<LocalExecutor, ()> {
+    LocalExecutorBuilder::new(cpu.map_or(Placement::Unbound, Placement::Fixed))
+        .io_memory(IO_MEMORY)
+        .blocking_thread_pool_placement(PoolPlacement::Unbound(1))
+        .preempt_timer(PREEMPT_TIMER)
+        .make()
+}
+
+/// glommio's sleep uses `membarrier`; registering before there are threads keeps the first sleep from taking 30-80 ms.
+fn register_membarrier() {
+    const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
+    // SAFETY: the call takes integers only. A kernel without it makes glommio use something slower.
+    unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+}
