@@ -14,7 +14,7 @@ use super::sync::Padded;
 
 /// Messages that fit into the mailbox of one ordered pair of shards. A turn sends one batch per destination, so a full
 /// one means that the receiver is this many turns behind; the sender then keeps its outbox and tries again next turn.
-pub const MAILBOX_SLOTS: usize = 256;
+pub const MAILBOX_SLOTS: usize = 128;
 
 /// What a shard shows to the others: its bell, whether it sleeps, and how many connections it serves.
 #[derive(Debug)]

@@ -1,0 +1,368 @@
+//! The sockets a server listens on: every shard gets one of its own per address (SO_REUSEPORT), and all share the Unix
+//! socket.
+//!
+//! With SO_REUSEPORT a second server of the same user would take half of the connections silently, so each address is
+//! first bound without it, as a probe: a busy port is an error even when it is our own kind that has it.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+use thiserror::Error;
+
+use crate::mesh::PeerKind;
+
+/// Where to listen when nothing is said: this machine only. The dash: not every machine has IPv6.
+pub const BIND_DEFAULT: [&str; 2] = ["127.0.0.1", "-::1"];
+
+/// Why a socket cannot listen.
+#[derive(Debug, Error)]
+pub enum ListenError {
+    /// Someone else listens there.
+    #[error("port {} of {} is in use by another process: stop that one, or choose another --port", .0.port(), .0.ip())]
+    Busy(SocketAddr),
+    /// A port below 1024, or a policy.
+    #[error("this user may not listen on port {} of {}: choose a port above 1023, or grant CAP_NET_BIND_SERVICE", .0.port(), .0.ip())]
+    Forbidden(SocketAddr),
+    /// No interface has the address.
+    #[error(
+        "this machine has no address {0}: correct --bind, or write -{0} to pass over it where it is missing"
+    )]
+    NoAddress(IpAddr),
+    /// Neither an address nor a name.
+    #[error(
+        "--bind {0:?} is neither an address nor a host name: write 127.0.0.1, ::1, * (all of IPv4) or ::* (all of IPv6)"
+    )]
+    Name(String),
+    /// All were optional and missing, or there is no port and no Unix socket.
+    #[error("there is nowhere to listen: give --port and --bind, or --unixsocket")]
+    Nowhere,
+    /// Anything else.
+    #[error("cannot listen on {address}: {error}")]
+    Tcp {
+        /// Where.
+        address: SocketAddr,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// A live server has it.
+    #[error("the Unix socket {} is in use by another process: stop that one, or choose another --unixsocket", .0.display())]
+    UnixBusy(PathBuf),
+    /// A file that is no socket.
+    #[error("{} exists and is not a socket: remove it, or choose another --unixsocket", .0.display())]
+    NotASocket(PathBuf),
+    /// Anything else about the Unix socket.
+    #[error("cannot listen on the Unix socket {}: {error}", path.display())]
+    Unix {
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
+/// Where to listen.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// Addresses or names; `*` and `::*` for all of a family; a leading `-` passes over an address that is missing.
+    pub bind: Vec<String>,
+    /// TCP port; 0: no TCP at all.
+    pub port: u16,
+    /// Path of the Unix socket.
+    pub unixsocket: Option<PathBuf>,
+    /// Its permission bits; `None`: what the umask leaves.
+    pub unixsocketperm: Option<u32>,
+    /// Connections that may wait to be accepted, per socket.
+    pub backlog: u32,
+}
+
+/// Listening sockets. The Unix socket's file is removed when this is dropped.
+#[derive(Debug)]
+pub struct Listeners {
+    /// One list per shard.
+    pub per_shard: Vec<Vec<(OwnedFd, PeerKind)>>,
+    /// The TCP addresses.
+    pub addresses: Vec<SocketAddr>,
+    /// The Unix socket's file.
+    pub unix_file: Option<UnixFile>,
+}
+
+/// The file of a Unix socket that is ours; dropping it removes the file.
+#[derive(Debug)]
+pub struct UnixFile(PathBuf);
+
+impl UnixFile {
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for UnixFile {
+    fn drop(&mut self) {
+        // It may have been removed by hand; there is nobody to tell.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Binds and listens everywhere, for that many shards.
+///
+/// # Errors
+/// The first address that cannot be had; nothing stays bound.
+pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, ListenError> {
+    let mut listeners = Listeners {
+        per_shard: (0..shards).map(|_| Vec::new()).collect(),
+        addresses: Vec::new(),
+        unix_file: None,
+    };
+    if options.port != 0 {
+        for bind in &options.bind {
+            let (name, optional) = bind.strip_prefix('-').map_or((bind.as_str(), false), |name| (name, true));
+            for address in resolve(name, options.port)? {
+                match listen_tcp(address, options.backlog, &mut listeners.per_shard) {
+                    Ok(()) => listeners.addresses.push(address),
+                    Err(error) if optional && is_missing(&error) => {}
+                    Err(error) => return Err(tcp_error(address, error)),
+                }
+            }
+        }
+    }
+    if let Some(path) = &options.unixsocket {
+        let socket = listen_unix(path, options)?;
+        listeners.unix_file = Some(UnixFile(path.clone()));
+        for shard in &mut listeners.per_shard {
+            let clone =
+                socket.try_clone().map_err(|error| ListenError::Unix { path: path.clone(), error })?;
+            shard.push((clone.into(), PeerKind::Unix));
+        }
+    }
+    if listeners.addresses.is_empty() && listeners.unix_file.is_none() {
+        return Err(ListenError::Nowhere);
+    }
+    Ok(listeners)
+}
+
+fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, ListenError> {
+    let name = match name {
+        "*" => "0.0.0.0",
+        "::*" => "::",
+        name => name,
+    };
+    if let Ok(address) = name.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let found = (name, port).to_socket_addrs().map_err(|_| ListenError::Name(name.to_owned()))?;
+    let mut addresses: Vec<SocketAddr> = found.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// Probes the address, then adds one listener to each shard.
+fn listen_tcp(
+    address: SocketAddr,
+    backlog: u32,
+    per_shard: &mut [Vec<(OwnedFd, PeerKind)>],
+) -> io::Result<()> {
+    drop(bind_tcp(address, false)?);
+    for shard in per_shard {
+        let socket = bind_tcp(address, true)?;
+        socket.listen(backlog as i32)?;
+        shard.push((socket.into(), PeerKind::Tcp));
+    }
+    Ok(())
+}
+
+fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.cloexec(), None)?;
+    socket.set_reuse_address(true)?;
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// The address or its whole family does not exist here.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::EADDRNOTAVAIL
+                | libc::EAFNOSUPPORT
+                | libc::EPROTONOSUPPORT
+                | libc::ESOCKTNOSUPPORT
+                | libc::EPFNOSUPPORT
+                | libc::ENOPROTOOPT
+        )
+    )
+}
+
+fn tcp_error(address: SocketAddr, error: io::Error) -> ListenError {
+    match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => ListenError::Busy(address),
+        Some(libc::EACCES | libc::EPERM) => ListenError::Forbidden(address),
+        _ if is_missing(&error) => ListenError::NoAddress(address.ip()),
+        _ => ListenError::Tcp { address, error },
+    }
+}
+
+fn listen_unix(path: &Path, options: &ListenOptions) -> Result<Socket, ListenError> {
+    let failed = |error| ListenError::Unix { path: path.to_owned(), error };
+    clear_the_way(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None).map_err(failed)?;
+    let address = SockAddr::unix(path).map_err(failed)?;
+    socket.bind(&address).map_err(|error| match error.raw_os_error() {
+        Some(libc::EADDRINUSE) => ListenError::UnixBusy(path.to_owned()),
+        _ => failed(error),
+    })?;
+    if let Some(mode) = options.unixsocketperm {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
+    }
+    socket.listen(options.backlog as i32).map_err(failed)?;
+    Ok(socket)
+}
+
+/// Removes the socket that a dead server left behind; refuses to touch a live one or anything else.
+fn clear_the_way(path: &Path) -> Result<(), ListenError> {
+    let failed = |error| ListenError::Unix { path: path.to_owned(), error };
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(ListenError::NotASocket(path.to_owned()));
+    }
+    // Without waiting: a live server whose backlog is full must not hold us up.
+    let probe = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None).map_err(failed)?;
+    match probe.connect(&SockAddr::unix(path).map_err(failed)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed)
+        }
+        _ => Err(ListenError::UnixBusy(path.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    fn options(bind: &[&str], port: u16) -> ListenOptions {
+        let bind = bind.iter().map(|&address| address.to_owned()).collect();
+        ListenOptions { bind, port, unixsocket: None, unixsocketperm: None, backlog: 16 }
+    }
+
+    fn free_port() -> u16 {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("corelane-{}-{name}.sock", std::process::id()));
+        let _ = fs::remove_file(&path);
+        path
+    }
+
+    fn refusal(options: &ListenOptions) -> String {
+        listen(options, 2).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_shard_listens_on_every_address() {
+        let port = free_port();
+        let listeners = listen(&options(&["127.0.0.1", "-::1", "-192.0.2.1"], port), 3).unwrap();
+        assert!((1..=2).contains(&listeners.addresses.len()), "{:?}", listeners.addresses);
+        for shard in &listeners.per_shard {
+            assert_eq!(shard.len(), listeners.addresses.len());
+            assert!(shard.iter().all(|(_, kind)| *kind == PeerKind::Tcp));
+        }
+        for address in &listeners.addresses {
+            TcpStream::connect(address).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_busy_port_is_refused_even_if_it_is_our_own_kind_that_has_it() {
+        let port = free_port();
+        let held = listen(&options(&["127.0.0.1"], port), 2).unwrap();
+        let expected = format!(
+            "port {port} of 127.0.0.1 is in use by another process: stop that one, or choose another --port"
+        );
+        assert_eq!(refusal(&options(&["127.0.0.1"], port)), expected);
+        assert_eq!(refusal(&options(&["-127.0.0.1"], port)), expected, "optional is not the same as busy");
+        drop(held);
+        assert!(listen(&options(&["127.0.0.1"], port), 2).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_bound_is_named() {
+        let port = free_port();
+        assert_eq!(
+            refusal(&options(&["192.0.2.1"], port)),
+            "this machine has no address 192.0.2.1: correct --bind, or write -192.0.2.1 to pass over it where it is missing"
+        );
+        assert!(refusal(&options(&["no such host"], port)).starts_with("--bind \"no such host\" is neither"));
+        let nowhere = "there is nowhere to listen: give --port and --bind, or --unixsocket";
+        assert_eq!(refusal(&options(&["127.0.0.1"], 0)), nowhere);
+        assert_eq!(refusal(&options(&["-192.0.2.1"], port)), nowhere);
+    }
+
+    #[test]
+    fn all_shards_share_the_unix_socket_and_its_file_goes_with_it() {
+        let path = scratch("shared");
+        let mut options = options(&[], 0);
+        options.unixsocket = Some(path.clone());
+        options.unixsocketperm = Some(0o600);
+        let mut listeners = listen(&options, 2).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            refusal(&options).split(':').next(),
+            Some(&*format!("the Unix socket {} is in use by another process", path.display()))
+        );
+        let (socket, kind) = listeners.per_shard[1].remove(0);
+        assert_eq!(kind, PeerKind::Unix);
+        let mut client = UnixStream::connect(&path).unwrap();
+        client.write_all(b"x").unwrap();
+        // The refused attempt above probed the socket, so that connection is in front of ours.
+        let listener = UnixListener::from(socket);
+        let mut received = Vec::new();
+        while received.is_empty() {
+            let mut server = listener.accept().unwrap().0;
+            let mut byte = [0u8; 1];
+            let len = server.read(&mut byte).unwrap();
+            received.extend_from_slice(&byte[..len]);
+        }
+        assert_eq!(received, b"x");
+        drop(listeners);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_unix_socket_is_replaced_and_a_file_is_not() {
+        let path = scratch("stale");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "std leaves the file behind");
+        let mut options = options(&[], 0);
+        options.unixsocket = Some(path.clone());
+        drop(listen(&options, 1).unwrap());
+        fs::write(&path, b"data").unwrap();
+        let expected = format!(
+            "{} exists and is not a socket: remove it, or choose another --unixsocket",
+            path.display()
+        );
+        assert_eq!(refusal(&options), expected);
+        assert_eq!(fs::read(&path).unwrap(), b"data");
+        fs::remove_file(&path).unwrap();
+    }
+}

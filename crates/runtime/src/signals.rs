@@ -1,0 +1,90 @@
+//! SIGTERM and SIGINT stop the server, a second one ends the process at once; SIGHUP and SIGPIPE are ignored.
+//!
+//! No handler runs: the signals are blocked before there are other threads, which inherit that, and one thread waits for
+//! them. So no shard is ever interrupted in a system call.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread;
+
+use crate::mesh::Mesh;
+
+/// Signals that stop the server, blocked; see [`StopSignals::watch`].
+#[derive(Debug)]
+pub(crate) struct StopSignals {
+    set: libc::sigset_t,
+}
+
+impl StopSignals {
+    /// Blocks them for the calling thread and all that it starts. Call it before any thread is started.
+    ///
+    /// # Errors
+    /// The system's; there is no reason for one.
+    pub(crate) fn block() -> io::Result<Self> {
+        ignore(libc::SIGHUP);
+        ignore(libc::SIGPIPE);
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: the set is writable; the call fills it in whole.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: filled in by the call above, which cannot fail for a valid pointer.
+        let mut set = unsafe { set.assume_init() };
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            // SAFETY: the set is initialized and the signal's number is valid.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: the set is initialized, and the old mask is not asked for.
+        let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        if result != 0 {
+            return Err(io::Error::from_raw_os_error(result));
+        }
+        Ok(Self { set })
+    }
+
+    /// Starts the thread that waits for them: the first stops all shards, the second ends the process with code 1.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub(crate) fn watch(self, mesh: Mesh) -> io::Result<()> {
+        let watcher = move || {
+            self.wait();
+            mesh.stop();
+            self.wait();
+            std::process::exit(1);
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(watcher).map(drop)
+    }
+
+    /// Returns when one of them has arrived.
+    fn wait(&self) {
+        let mut signal = 0;
+        // SAFETY: the set is initialized, and `signal` is writable. It fails for an invalid set only.
+        unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
+    }
+}
+
+fn ignore(signal: libc::c_int) {
+    // SAFETY: SIG_IGN installs no code of ours, and the signal's number is valid.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::MeshEnd;
+
+    #[test]
+    fn a_blocked_signal_is_waited_for_and_stops_the_shards() {
+        // On a thread of its own, and sent to that thread only: the rest of the test process does not block it.
+        let stopped = thread::spawn(|| {
+            let signals = StopSignals::block().unwrap();
+            let (mesh, ends) = Mesh::build::<()>(2).unwrap();
+            // SAFETY: the calling thread is alive.
+            let sent = unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGTERM) };
+            assert_eq!(sent, 0);
+            signals.wait();
+            mesh.stop();
+            ends.into_iter().all(|mut end: MeshEnd<()>| end.stop_requested())
+        });
+        assert!(stopped.join().unwrap());
+    }
+}
