@@ -142,6 +142,7 @@ impl Server {
     pub fn start(plan: ServerPlan) -> Result<Self, ServeError> {
         install_hook();
         register_membarrier();
+        refuse_huge_pages();
         let shards = plan.shards.len();
         let (mesh, ends) = Mesh::build(shards).map_err(ServeError::Mesh)?;
         let serving = Arc::new(AtomicUsize::new(shards));
@@ -297,4 +298,11 @@ fn register_membarrier() {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
     // SAFETY: the call takes integers only. A kernel without it makes glommio use something slower.
     unsafe { libc::syscall(libc::SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) };
+}
+
+/// The first touch of a transparent huge page clears 2 MiB at once, 2 to 10 ms on a virtual machine: turns stay short
+/// without them (`turn_us_max` while 3 M keys come in: 7 ms with, 1.2 ms without).
+fn refuse_huge_pages() {
+    // SAFETY: the call takes integers only. Where it is not known, nothing changes.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
