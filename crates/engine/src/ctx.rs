@@ -244,21 +244,23 @@ impl Ctx<'_> {
         self.shard.keyspace.find(self.db, key, self.now)
     }
 
-    /// The entry of a key, for reading: counts a hit or a miss.
+    /// The entry of a key, for reading: counts a hit or a miss, and is an access.
     #[inline]
     pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        let now_s = self.now / 1000;
+        let mut entry = self.peek(key)?;
+        entry.touch(now_s);
+        Some(entry)
+    }
+
+    /// The entry of a key, for looking at it from outside: counts a hit or a miss, but is no access.
+    #[inline]
+    pub fn peek(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         let Shard { keyspace, stats, .. } = &mut *self.shard;
-        match keyspace.find(self.db, key, self.now) {
-            Some(mut entry) => {
-                stats.hits += 1;
-                entry.touch(self.now / 1000);
-                Some(entry)
-            }
-            None => {
-                stats.misses += 1;
-                None
-            }
-        }
+        let entry = keyspace.find(self.db, key, self.now);
+        stats.hits += u64::from(entry.is_some());
+        stats.misses += u64::from(entry.is_none());
+        entry
     }
 
     /// Sets a key's value and deadline.

@@ -1,5 +1,113 @@
-//! Keys, whatever their type.
+//! Keys, whatever their type: DEL, UNLINK, EXISTS, TOUCH and TYPE.
 
-use crate::command::Command;
+use crate::args::Args;
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan};
+use crate::ctx::Ctx;
+use crate::errors::Error;
+use corelane_resp::Reply;
 
-pub(super) const COMMANDS: &[Command] = &[];
+const REMOVED: &[KeySpec] = &[KeySpec::all_from(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))];
+const READ: &[KeySpec] = &[KeySpec::all_from(1, 1, KeyFlags::RO)];
+const SUMMED: &[&str] = &["request_policy:multi_shard", "response_policy:agg_sum"];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "del",
+        arity: -2,
+        flags: Flags::WRITE,
+        categories: &["@keyspace"],
+        keys: REMOVED,
+        plan: Plan::EachShard { part: remove, merge: Merge::Sum },
+        summary: "Removes keys.",
+        complexity: "O(N) where N is the number of keys, and of elements in their values",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "unlink",
+        arity: -2,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: REMOVED,
+        plan: Plan::EachShard { part: remove, merge: Merge::Sum },
+        since: "4.0.0",
+        summary: "Removes keys; large values are freed later.",
+        complexity: "O(N) where N is the number of keys",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "exists",
+        arity: -2,
+        flags: Flags::READONLY.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: READ,
+        plan: Plan::EachShard { part: exists, merge: Merge::Sum },
+        summary: "Counts which of the keys are there; a key named twice counts twice.",
+        complexity: "O(N) where N is the number of keys",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "touch",
+        arity: -2,
+        flags: Flags::READONLY.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: READ,
+        plan: Plan::EachShard { part: touch, merge: Merge::Sum },
+        since: "3.2.1",
+        summary: "Notes that keys are used now and counts those that are there.",
+        complexity: "O(N) where N is the number of keys",
+        syntax: "key [key ...]",
+        tips: SUMMED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "type",
+        arity: 2,
+        flags: Flags::READONLY.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: &[KeySpec::one(1, KeyFlags::RO)],
+        plan: Plan::OneShard(type_of),
+        summary: "Names the type of the value at a key.",
+        syntax: "key",
+        ..Command::DEFAULT
+    },
+];
+
+/// Writes how many of the keys to handle `is_one` is true for.
+fn count(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    is_one: impl Fn(&mut Ctx<'_>, crate::keyspace::Key<'_>) -> bool,
+) -> Result<Flow, Error> {
+    let mut counted = 0;
+    for idx in ctx.keys.indices() {
+        let key = ctx.key(args.at(idx));
+        counted += i64::from(is_one(ctx, key));
+    }
+    reply.int(counted);
+    Ok(Flow::Done)
+}
+
+fn remove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    count(ctx, args, reply, |ctx, key| ctx.remove(key))
+}
+
+fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    count(ctx, args, reply, |ctx, key| ctx.peek(key).is_some())
+}
+
+fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    count(ctx, args, reply, |ctx, key| ctx.lookup(key).is_some())
+}
+
+fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    reply.simple(ctx.peek(key).map_or("none", |entry| entry.type_name()));
+    Ok(Flow::Done)
+}

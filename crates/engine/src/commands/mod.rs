@@ -4,9 +4,13 @@ mod client;
 mod command_docs;
 mod command_info;
 mod connection;
+mod database;
+mod expire;
 mod generic;
+mod generic_transfer;
 mod info;
 mod object;
+mod scan;
 mod server;
 mod string;
 
@@ -19,6 +23,10 @@ use hashbrown::HashMap;
 static FAMILIES: &[&[Command]] = &[
     string::COMMANDS,
     generic::COMMANDS,
+    generic_transfer::COMMANDS,
+    expire::COMMANDS,
+    scan::COMMANDS,
+    database::COMMANDS,
     connection::COMMANDS,
     client::COMMANDS,
     command_info::COMMANDS,

@@ -214,6 +214,12 @@ impl Entry {
         Some(bytes)
     }
 
+    /// Redis's name of the value's type.
+    pub fn type_name(&self) -> &'static str {
+        let shape = self.shape();
+        if shape.tag & KIND_MASK == KIND_INLINE { "string" } else { self.boxed(shape).type_name() }
+    }
+
     fn box_ptr(&self, shape: Shape) -> *mut Value {
         debug_assert_eq!(shape.tag & KIND_MASK, KIND_BOXED);
         std::ptr::with_exposed_provenance_mut(usize::from_ne_bytes(self.read(shape.payload_at())))

@@ -1,0 +1,144 @@
+//! Databases as wholes: SELECT, DBSIZE, FLUSHDB, FLUSHALL and SWAPDB.
+
+use crate::args::{Args, parse_int};
+use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
+use crate::ctx::{Ctx, SessionCtx};
+use crate::errors::Error;
+use crate::settings::Settings;
+use corelane_resp::Reply;
+
+const ALL_SUCCEED: &[&str] = &["request_policy:all_shards", "response_policy:all_succeeded"];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "select",
+        arity: 2,
+        flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY),
+        plan: Plan::Session(select),
+        group: "connection",
+        summary: "Makes a database the connection's own.",
+        syntax: "index",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "dbsize",
+        arity: 1,
+        flags: Flags::READONLY.with(Flags::FAST),
+        categories: &["@keyspace"],
+        plan: Plan::EachShard { part: size, merge: Merge::Sum },
+        scope: Scope::Whole,
+        group: "server",
+        summary: "Counts the keys of the selected database.",
+        tips: &["request_policy:all_shards", "response_policy:agg_sum"],
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "flushdb",
+        arity: -1,
+        flags: Flags::WRITE,
+        categories: &["@keyspace", "@dangerous"],
+        plan: Plan::EachShard { part: flush_selected, merge: Merge::AllOk },
+        scope: Scope::Whole,
+        check: Some(check_flush),
+        group: "server",
+        summary: "Empties the selected database; its memory is freed in the background, whichever way is asked for.",
+        complexity: "O(1); O(N) in the background, where N is the number of keys",
+        syntax: "[ASYNC | SYNC]",
+        tips: ALL_SUCCEED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "flushall",
+        arity: -1,
+        flags: Flags::WRITE,
+        categories: &["@keyspace", "@dangerous"],
+        plan: Plan::EachShard { part: flush_all, merge: Merge::AllOk },
+        scope: Scope::Whole,
+        check: Some(check_flush),
+        group: "server",
+        summary: "Empties all databases; their memory is freed in the background, whichever way is asked for.",
+        complexity: "O(1); O(N) in the background, where N is the number of keys",
+        syntax: "[ASYNC | SYNC]",
+        tips: ALL_SUCCEED,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "swapdb",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace", "@dangerous"],
+        plan: Plan::EachShard { part: swap, merge: Merge::AllOk },
+        scope: Scope::Whole,
+        check: Some(check_swap),
+        since: "4.0.0",
+        group: "server",
+        summary: "Exchanges the contents of two databases.",
+        syntax: "index1 index2",
+        ..Command::DEFAULT
+    },
+];
+
+/// The number of a database that exists, as Valkey reads one: an `int` of C.
+pub(super) fn db_index(text: &[u8], databases: usize) -> Result<usize, Error> {
+    let number = parse_int(text).ok_or(Error::NotInteger)?;
+    if i32::try_from(number).is_err() {
+        let (min, max) = (i32::MIN, i32::MAX);
+        return Err(Error::owned(format!("ERR value is out of range, value must between {min} and {max}")));
+    }
+    usize::try_from(number).ok().filter(|db| *db < databases).ok_or(Error::DbRange)
+}
+
+fn select(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    ctx.client.db = db_index(args.at(1), ctx.shard.settings.databases)?;
+    reply.ok();
+    Ok(())
+}
+
+/// As in Redis, keys whose time has come count until they are removed, which is a few milliseconds later.
+fn size(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    reply.int(ctx.shard.keyspace.stats(ctx.db).keys as i64);
+    Ok(Flow::Done)
+}
+
+fn check_flush(args: Args<'_>, _: &Settings) -> Result<(), Error> {
+    match args.len() {
+        1 => Ok(()),
+        2 if args.is(1, "ASYNC") || args.is(1, "SYNC") => Ok(()),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn flush_selected(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.keyspace.flush(ctx.db);
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn flush_all(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    for db in 0..ctx.shard.keyspace.databases() {
+        ctx.shard.keyspace.flush(db);
+    }
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn parse_swap(args: Args<'_>, databases: usize) -> Result<(usize, usize), Error> {
+    let number = |idx: usize, error: &'static str| {
+        parse_int(args.at(idx)).and_then(|number| i32::try_from(number).ok()).ok_or(Error::text(error))
+    };
+    let numbers = (number(1, "ERR invalid first DB index")?, number(2, "ERR invalid second DB index")?);
+    let existing =
+        |number: i32| usize::try_from(number).ok().filter(|db| *db < databases).ok_or(Error::DbRange);
+    Ok((existing(numbers.0)?, existing(numbers.1)?))
+}
+
+fn check_swap(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    parse_swap(args, settings.databases).map(|_| ())
+}
+
+fn swap(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let (a, b) = parse_swap(args, ctx.shard.settings.databases)?;
+    ctx.shard.keyspace.swap(a, b);
+    reply.ok();
+    Ok(Flow::Done)
+}

@@ -1,0 +1,241 @@
+//! Deadlines: EXPIRE and its kin set them, TTL and its kin tell them, PERSIST takes them away.
+
+use crate::args::Args;
+use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
+use crate::ctx::Ctx;
+use crate::errors::Error;
+use crate::keyspace::Millis;
+use corelane_resp::Reply;
+
+const UPDATED: &[KeySpec] = &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::UPDATE))];
+const ACCESSED: &[KeySpec] = &[KeySpec::one(1, KeyFlags::RO.with(KeyFlags::ACCESS))];
+
+const fn sets(
+    name: &'static str,
+    run: Handler,
+    since: &'static str,
+    syntax: &'static str,
+    summary: &'static str,
+) -> Command {
+    Command {
+        name,
+        arity: -3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: UPDATED,
+        plan: Plan::OneShard(run),
+        since,
+        summary,
+        syntax,
+        ..Command::DEFAULT
+    }
+}
+
+const fn tells(name: &'static str, run: Handler, since: &'static str, summary: &'static str) -> Command {
+    Command {
+        name,
+        arity: 2,
+        flags: Flags::READONLY.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: ACCESSED,
+        plan: Plan::OneShard(run),
+        since,
+        summary,
+        syntax: "key",
+        ..Command::DEFAULT
+    }
+}
+
+pub(super) const COMMANDS: &[Command] = &[
+    sets(
+        "expire",
+        |ctx, args, reply| {
+            set_deadline(ctx, args, reply, Form { name: "expire", unit_ms: 1000, relative: true })
+        },
+        "1.0.0",
+        "key seconds [NX | XX | GT | LT]",
+        "Lets a key vanish after some seconds.",
+    ),
+    sets(
+        "pexpire",
+        |ctx, args, reply| {
+            set_deadline(ctx, args, reply, Form { name: "pexpire", unit_ms: 1, relative: true })
+        },
+        "2.6.0",
+        "key milliseconds [NX | XX | GT | LT]",
+        "Lets a key vanish after some milliseconds.",
+    ),
+    sets(
+        "expireat",
+        |ctx, args, reply| {
+            set_deadline(ctx, args, reply, Form { name: "expireat", unit_ms: 1000, relative: false })
+        },
+        "1.2.0",
+        "key unix-time-seconds [NX | XX | GT | LT]",
+        "Lets a key vanish at a Unix time in seconds.",
+    ),
+    sets(
+        "pexpireat",
+        |ctx, args, reply| {
+            set_deadline(ctx, args, reply, Form { name: "pexpireat", unit_ms: 1, relative: false })
+        },
+        "2.6.0",
+        "key unix-time-milliseconds [NX | XX | GT | LT]",
+        "Lets a key vanish at a Unix time in milliseconds.",
+    ),
+    Command {
+        tips: &["nondeterministic_output"],
+        ..tells("ttl", ttl, "1.0.0", "Tells the seconds until a key vanishes.")
+    },
+    Command {
+        tips: &["nondeterministic_output"],
+        ..tells("pttl", pttl, "2.6.0", "Tells the milliseconds until a key vanishes.")
+    },
+    tells("expiretime", expire_time, "7.0.0", "Tells the Unix time in seconds at which a key vanishes."),
+    tells(
+        "pexpiretime",
+        pexpire_time,
+        "7.0.0",
+        "Tells the Unix time in milliseconds at which a key vanishes.",
+    ),
+    Command {
+        name: "persist",
+        arity: 2,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: UPDATED,
+        plan: Plan::OneShard(persist),
+        since: "2.2.0",
+        summary: "Takes a key's deadline away.",
+        syntax: "key",
+        ..Command::DEFAULT
+    },
+];
+
+/// How one of the four commands states a deadline.
+struct Form {
+    name: &'static str,
+    unit_ms: i64,
+    /// From now on, not from 1970 on.
+    relative: bool,
+}
+
+impl Form {
+    /// The deadline in Unix milliseconds; negative ones are in the past like others.
+    fn deadline(&self, number: i64, now: Millis) -> Result<i64, Error> {
+        let base = if self.relative { now as i64 } else { 0 };
+        number
+            .checked_mul(self.unit_ms)
+            .and_then(|span| span.checked_add(base))
+            .ok_or(Error::InvalidExpire(self.name.into()))
+    }
+}
+
+/// Under which condition a deadline is set.
+#[derive(Default)]
+struct Condition {
+    /// Only where there is none.
+    nx: bool,
+    /// Only where there is one.
+    xx: bool,
+    /// Only a later one; none is the latest.
+    gt: bool,
+    /// Only an earlier one; none is the latest.
+    lt: bool,
+}
+
+impl Condition {
+    fn parse(args: Args<'_>) -> Result<Self, Error> {
+        let mut condition = Self::default();
+        for option in args.iter_from(3) {
+            let flag = match option.to_ascii_lowercase().as_slice() {
+                b"nx" => &mut condition.nx,
+                b"xx" => &mut condition.xx,
+                b"gt" => &mut condition.gt,
+                b"lt" => &mut condition.lt,
+                _ => {
+                    let option = String::from_utf8_lossy(option);
+                    return Err(Error::owned(format!("ERR Unsupported option {option}")));
+                }
+            };
+            *flag = true;
+        }
+        if condition.nx && (condition.xx || condition.gt || condition.lt) {
+            return Err(Error::text("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        }
+        if condition.gt && condition.lt {
+            return Err(Error::text("ERR GT and LT options at the same time are not compatible"));
+        }
+        Ok(condition)
+    }
+
+    const fn is_none(&self) -> bool {
+        !(self.nx || self.xx || self.gt || self.lt)
+    }
+
+    fn allows(&self, old: Option<Millis>, new: i64) -> bool {
+        match old.map(|old| old as i64) {
+            None => !self.xx && !self.gt,
+            Some(old) => !self.nx && (!self.gt || new > old) && (!self.lt || new < old),
+        }
+    }
+}
+
+fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> Result<Flow, Error> {
+    let condition = Condition::parse(args)?;
+    let deadline = form.deadline(args.int(2)?, ctx.now)?;
+    let key = ctx.key(args.at(1));
+    let allowed =
+        condition.is_none() || ctx.find(key).is_some_and(|entry| condition.allows(entry.expiry(), deadline));
+    let deadline = u64::try_from(deadline).unwrap_or(0);
+    let set = allowed && ctx.shard.keyspace.set_expiry(ctx.db, key, Some(deadline), ctx.now);
+    reply.int(set.into());
+    Ok(Flow::Done)
+}
+
+/// Writes what `tell` makes of a key's deadline; -1 where it has none, -2 where it is not there.
+fn tell(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    tell: impl Fn(Millis) -> Millis,
+) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    reply.int(match ctx.peek(key) {
+        None => -2,
+        Some(entry) => entry.expiry().map_or(-1, |at| tell(at) as i64),
+    });
+    Ok(Flow::Done)
+}
+
+const fn to_seconds(ms: Millis) -> u64 {
+    (ms + 500) / 1000
+}
+
+fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let now = ctx.now;
+    tell(ctx, args, reply, |at| to_seconds(at - now))
+}
+
+fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let now = ctx.now;
+    tell(ctx, args, reply, |at| at - now)
+}
+
+fn expire_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    tell(ctx, args, reply, to_seconds)
+}
+
+fn pexpire_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    tell(ctx, args, reply, |at| at)
+}
+
+fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    let had_deadline = ctx.find(key).is_some_and(|entry| entry.expiry().is_some());
+    if had_deadline {
+        ctx.shard.keyspace.set_expiry(ctx.db, key, None, ctx.now);
+    }
+    reply.int(had_deadline.into());
+    Ok(Flow::Done)
+}

@@ -1,0 +1,249 @@
+//! What a key holds goes to another key or database: RENAME, RENAMENX, COPY and MOVE.
+//!
+//! The two keys of the first three may live on different shards. All stages run under intents on both: a first one looks
+//! which of them are there, one takes (or copies) what the source holds, one puts it under the destination.
+
+use super::database::db_index;
+use crate::args::Args;
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
+use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
+use crate::errors::Error;
+use crate::settings::Settings;
+use corelane_resp::{Mark, Reply};
+
+const MOVED: KeySpec = KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "rename",
+        arity: 3,
+        flags: Flags::WRITE,
+        categories: &["@keyspace"],
+        keys: &[MOVED, KeySpec::one(2, KeyFlags::OW.with(KeyFlags::UPDATE))],
+        plan: Plan::Staged { read: look, decide: decide_rename, write: rename },
+        summary: "Gives a key another name, in place of what had that name.",
+        syntax: "key newkey",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "renamenx",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: &[MOVED, KeySpec::one(2, KeyFlags::OW.with(KeyFlags::INSERT))],
+        plan: Plan::Staged { read: look, decide: decide_rename_nx, write: rename },
+        summary: "Gives a key another name, unless that name is taken.",
+        syntax: "key newkey",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "copy",
+        arity: -3,
+        flags: Flags::WRITE.with(Flags::DENYOOM),
+        categories: &["@keyspace"],
+        keys: &[
+            KeySpec::one(1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+            KeySpec::one(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
+        ],
+        plan: Plan::Staged { read: look_for_copy, decide: decide_copy, write: copy },
+        check: Some(check_copy),
+        since: "6.2.0",
+        summary: "Stores what a key holds under another key too.",
+        complexity: "O(N) where N is the number of elements in the value; O(1) for strings",
+        syntax: "source destination [DB destination-db] [REPLACE]",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "move",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        categories: &["@keyspace"],
+        keys: &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
+        plan: Plan::OneShard(move_to_db),
+        summary: "Moves a key to another database.",
+        syntax: "key db",
+        ..Command::DEFAULT
+    },
+];
+
+/// Arguments that are keys.
+const SOURCE: usize = 1;
+const DESTINATION: usize = 2;
+
+/// Stages behind the first look.
+const TAKE: u8 = 1;
+const PUT: u8 = 2;
+
+/// A key that was found, as a bit of `elements`.
+const fn bit(idx: usize) -> u64 {
+    1 << idx
+}
+
+/// Whether any shard has found the key at this index.
+fn found(results: &[PartResult], idx: usize) -> bool {
+    results.iter().any(|result| result.elements & bit(idx) != 0)
+}
+
+/// Looks which keys are there; the source must be.
+fn look(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    for idx in ctx.keys.indices() {
+        let key = ctx.key(args.at(idx));
+        if ctx.find(key).is_some() {
+            ctx.elements |= bit(idx);
+        } else if idx == SOURCE {
+            return Err(Error::NoSuchKey);
+        }
+    }
+    Ok(Flow::Done)
+}
+
+fn decide_rename(decide: &mut Decide<'_>) -> Next {
+    next_of_rename(decide, true, Reply::ok)
+}
+
+fn decide_rename_nx(decide: &mut Decide<'_>) -> Next {
+    next_of_rename(decide, false, |reply| reply.int(1))
+}
+
+fn next_of_rename(decide: &mut Decide<'_>, replace: bool, done: fn(&mut Reply)) -> Next {
+    if decide.stage == 0 {
+        if let Some(failed) = decide.results.iter().find(|result| result.failed) {
+            decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+            return Next::Reply;
+        }
+        let same = decide.args.at(SOURCE) == decide.args.at(DESTINATION);
+        if !replace && (same || found(decide.results, DESTINATION)) {
+            decide.reply.int(0);
+            return Next::Reply;
+        }
+        if same {
+            done(decide.reply);
+            return Next::Reply;
+        }
+    }
+    next_of_transfer(decide, done)
+}
+
+/// Takes, puts, answers.
+fn next_of_transfer(decide: &mut Decide<'_>, done: fn(&mut Reply)) -> Next {
+    match decide.stage {
+        0 => Next::Run { stage: TAKE, on: On::Key(SOURCE), payload: Payload::None },
+        TAKE => {
+            let payload = decide.results.first_mut().map(|result| std::mem::take(&mut result.payload));
+            Next::Run { stage: PUT, on: On::Key(DESTINATION), payload: payload.unwrap_or_default() }
+        }
+        _ => {
+            done(decide.reply);
+            Next::Reply
+        }
+    }
+}
+
+fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    if ctx.stage == TAKE {
+        let key = ctx.key(args.at(SOURCE));
+        let entry = ctx.shard.keyspace.take(ctx.db, key, ctx.now);
+        ctx.payload = entry.map_or(Payload::None, |entry| Payload::Value(entry.detach()));
+    } else {
+        put(ctx, args, ctx.db);
+    }
+    Ok(Flow::Done)
+}
+
+/// Puts what an earlier stage has taken under the destination. Where that was nothing, because the source's time came after
+/// it had been looked at, the destination's comes now.
+fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize) {
+    let key = ctx.key(args.at(DESTINATION));
+    let keyspace = &mut ctx.shard.keyspace;
+    match std::mem::take(&mut ctx.payload) {
+        Payload::Value(content) => keyspace.put(db, key, content, ctx.now),
+        _ => drop(keyspace.take(db, key, ctx.now)),
+    }
+}
+
+/// COPY's options.
+struct CopyOptions {
+    db: Option<usize>,
+    replace: bool,
+}
+
+impl CopyOptions {
+    fn parse(args: Args<'_>, databases: usize) -> Result<Self, Error> {
+        let mut options = Self { db: None, replace: false };
+        let mut idx = 3;
+        while idx < args.len() {
+            if args.is(idx, "REPLACE") {
+                options.replace = true;
+            } else if args.is(idx, "DB") && idx + 1 < args.len() {
+                idx += 1;
+                options.db = Some(db_index(args.at(idx), databases)?);
+            } else {
+                return Err(Error::Syntax);
+            }
+            idx += 1;
+        }
+        Ok(options)
+    }
+}
+
+fn check_copy(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    CopyOptions::parse(args, settings.databases).map(|_| ())
+}
+
+fn look_for_copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
+    // Keys that are the same live on the same shard, so no other one needs to look at this.
+    if target == ctx.db && args.at(SOURCE) == args.at(DESTINATION) {
+        return Err(Error::SameObject);
+    }
+    for idx in ctx.keys.indices() {
+        let key = ctx.key(args.at(idx));
+        let there = if idx == SOURCE {
+            ctx.peek(key).is_some()
+        } else {
+            ctx.shard.keyspace.contains(target, key, ctx.now)
+        };
+        if there {
+            ctx.elements |= bit(idx);
+        }
+    }
+    Ok(Flow::Done)
+}
+
+fn decide_copy(decide: &mut Decide<'_>) -> Next {
+    if decide.stage == 0 {
+        let replace = decide.args.iter_from(3).any(|option| option.eq_ignore_ascii_case(b"REPLACE"));
+        if !found(decide.results, SOURCE) || (found(decide.results, DESTINATION) && !replace) {
+            decide.reply.int(0);
+            return Next::Reply;
+        }
+    }
+    next_of_transfer(decide, |reply| reply.int(1))
+}
+
+fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    if ctx.stage == TAKE {
+        let key = ctx.key(args.at(SOURCE));
+        let copy = ctx.find(key).map(|entry| entry.clone_detached());
+        ctx.payload = copy.map_or(Payload::None, Payload::Value);
+    } else {
+        let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
+        put(ctx, args, target);
+    }
+    Ok(Flow::Done)
+}
+
+fn move_to_db(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let target = db_index(args.at(2), ctx.shard.settings.databases)?;
+    if target == ctx.db {
+        return Err(Error::SameObject);
+    }
+    let (key, now) = (ctx.key(args.at(1)), ctx.now);
+    let keyspace = &mut ctx.shard.keyspace;
+    let entry = if keyspace.contains(target, key, now) { None } else { keyspace.take(ctx.db, key, now) };
+    reply.int(entry.is_some().into());
+    if let Some(entry) = entry {
+        keyspace.put(target, key, entry.detach(), now);
+    }
+    Ok(Flow::Done)
+}
