@@ -17,6 +17,8 @@ enum Rule {
     Milliseconds,
     /// Only the type of the reply.
     Kind,
+    /// A map's pairs, in any order.
+    Pairs,
     /// A map's field names, and all values but these.
     MapExcept(&'static [&'static str]),
     /// `name=value` words: these must be there, in this order, with equal values where the flag says so.
@@ -37,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("LASTSAVE", Rule::Kind),
     ("INFO", Rule::Kind),
     ("HELLO", Rule::MapExcept(&["server", "version", "id", "modules"])),
+    ("CONFIG GET", Rule::Pairs),
     ("CLIENT ID", Rule::Kind),
     ("CLIENT INFO", Rule::Words(CLIENT_WORDS)),
     ("CLIENT LIST", Rule::Words(CLIENT_WORDS)),
@@ -99,7 +102,9 @@ fn rule(command: &[Vec<u8>]) -> Option<Rule> {
 
 fn holds(rule: Rule, ours: &Value, theirs: &Value, slack_ms: i64) -> bool {
     match rule {
-        Rule::Unordered => sorted(ours) == sorted(theirs),
+        Rule::Unordered => {
+            std::mem::discriminant(ours) == std::mem::discriminant(theirs) && sorted(ours) == sorted(theirs)
+        }
         Rule::Scanned => {
             let (ours, theirs) = (ours.items(), theirs.items());
             ours[0] == theirs[0] && sorted(&ours[1]) == sorted(&theirs[1])
@@ -107,6 +112,14 @@ fn holds(rule: Rule, ours: &Value, theirs: &Value, slack_ms: i64) -> bool {
         Rule::Seconds => close(ours, theirs, slack_ms / 1000 + 1),
         Rule::Milliseconds => close(ours, theirs, slack_ms),
         Rule::Kind => std::mem::discriminant(ours) == std::mem::discriminant(theirs),
+        Rule::Pairs => {
+            let pairs = |value: &Value| {
+                let mut pairs = value.pairs();
+                pairs.sort();
+                pairs
+            };
+            std::mem::discriminant(ours) == std::mem::discriminant(theirs) && pairs(ours) == pairs(theirs)
+        }
         Rule::MapExcept(ignored) => same_map(ours, theirs, ignored),
         Rule::Words(known) => same_words(&ours.text(), &theirs.text(), known),
     }
