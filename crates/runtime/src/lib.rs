@@ -9,25 +9,34 @@ pub mod mesh;
 
 #[cfg(not(loom))]
 pub mod options;
+
 #[cfg(not(loom))]
 pub mod topology;
+
 #[cfg(not(loom))]
 pub mod preflight;
+
 #[cfg(not(loom))]
 pub mod listen;
+
+#[cfg(not(loom))]
+mod signals;
+
 #[cfg(not(loom))]
 pub mod host;
+
 #[cfg(not(loom))]
 pub mod server;
+
 #[cfg(not(loom))]
 pub mod clock;
 
 #[cfg(not(loom))]
-mod signals;
-#[cfg(not(loom))]
 mod shard_loop;
+
 #[cfg(not(loom))]
 mod net;
+
 #[cfg(not(loom))]
 mod ring;
 

@@ -78,8 +78,10 @@ mod tests {
         let stopped = thread::spawn(|| {
             let signals = StopSignals::block().unwrap();
             let (mesh, ends) = Mesh::build::<()>(2).unwrap();
+            // SAFETY: the call takes nothing.
+            let here = unsafe { libc::pthread_self() };
             // SAFETY: the calling thread is alive.
-            let sent = unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGTERM) };
+            let sent = unsafe { libc::pthread_kill(here, libc::SIGTERM) };
             assert_eq!(sent, 0);
             signals.wait();
             mesh.stop();

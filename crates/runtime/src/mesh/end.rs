@@ -280,18 +280,18 @@ mod tests {
     #[test]
     fn every_pair_has_a_mailbox_of_its_own() {
         let (_mesh, mut ends) = Mesh::build::<(usize, usize)>(5).unwrap();
-        for from in 0..5 {
-            assert_eq!((ends[from].me(), ends[from].shards()), (from, 5));
+        for (from, end) in ends.iter_mut().enumerate() {
+            assert_eq!((end.me(), end.shards()), (from, 5));
             for to in 0..5 {
-                assert_eq!(ends[from].send(to, (from, to)).is_ok(), from != to);
+                assert_eq!(end.send(to, (from, to)).is_ok(), from != to);
             }
         }
-        for to in 0..5 {
-            assert!(!ends[to].inbox_empty());
+        for (to, end) in ends.iter_mut().enumerate() {
+            assert!(!end.inbox_empty());
             for from in 0..5 {
-                assert_eq!(ends[to].recv(from), (from != to).then_some((from, to)));
+                assert_eq!(end.recv(from), (from != to).then_some((from, to)));
             }
-            assert!(ends[to].inbox_empty());
+            assert!(end.inbox_empty());
         }
     }
 

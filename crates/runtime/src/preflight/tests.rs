@@ -98,10 +98,8 @@ fn refuse_io_uring(errno: i32) {
     // SAFETY: integers only; it takes from this thread the right to gain privileges.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
     // SAFETY: `program` and the steps it points to live through the call, which copies them.
-    assert_eq!(
-        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) },
-        0
-    );
+    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(result, 0);
 }
 
 /// Runs this very test again in a child process with that errand, and returns what it printed after `outcome: `.
