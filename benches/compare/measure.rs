@@ -30,7 +30,7 @@ pub(crate) fn run(workload: &'static Workload, fleet: &Fleet, options: &Options)
     for &subject in workload.subjects {
         if fleet.has(subject) {
             subjects.push(subject);
-        } else {
+        } else if options.peers.contains(&subject.name()) {
             outcome.skipped.push(format!("{}, which was not found on this machine", subject.name()));
         }
     }

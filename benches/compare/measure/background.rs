@@ -38,7 +38,7 @@ pub(super) fn idle(bench: &mut Bench<'_>) -> Result<()> {
     client.ping()?;
     std::thread::sleep(bench.options.scaled(Duration::from_secs(1), Duration::from_millis(50)));
 
-    let span = bench.options.scaled(Duration::from_secs(5), Duration::from_millis(200));
+    let span = bench.options.scaled(Duration::from_secs(10), Duration::from_millis(200));
     let before_us = procfs::cpu_us(pid)?;
     std::thread::sleep(span);
     let used_us = procfs::cpu_us(pid)? - before_us;
