@@ -70,6 +70,9 @@ pub(crate) struct Core {
     pub(crate) local: VecDeque<TxMessage>,
     /// Sessions with news for the runtime.
     pub(crate) dirty: Vec<SessionId>,
+    /// Sessions whose output waits for replies of other shards, and since when the first of them does.
+    pub(crate) withheld: Vec<SessionId>,
+    pub(crate) withheld_since: Millis,
     /// Sessions that can go on with what they have.
     pub(crate) resume: Vec<SessionId>,
     /// Scratch: reply of a command that must wait for earlier ones.
@@ -107,6 +110,8 @@ impl Node {
             outboxes: (0..config.shards).map(|_| Box::default()).collect(),
             local: VecDeque::new(),
             dirty: Vec::new(),
+            withheld: Vec::new(),
+            withheld_since: 0,
             resume: Vec::new(),
             scratch: Reply::default(),
             spans: Vec::new(),
@@ -219,6 +224,7 @@ impl Node {
         let keyspace = &mut self.core.shard.keyspace;
         let mut more = keyspace.expire_some(now, EXPIRE_BUDGET);
         more |= keyspace.free_some(FREE_BUDGET);
+        self.release_withheld(now);
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);
@@ -226,9 +232,30 @@ impl Node {
         more
     }
 
+    /// Sends what has waited for other shards' replies since an earlier millisecond: they may take long.
+    fn release_withheld(&mut self, now: Millis) {
+        if self.core.withheld.is_empty() || now <= self.core.withheld_since {
+            return;
+        }
+        if self.core.withheld_since == 0 {
+            self.core.withheld_since = now;
+            return;
+        }
+        self.core.withheld_since = 0;
+        for id in std::mem::take(&mut self.core.withheld) {
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            session.withheld = false;
+            if !session.dirty && !session.out.is_empty() {
+                session.dirty = true;
+                self.core.dirty.push(id);
+            }
+        }
+    }
+
     /// When [`Self::tick`] has something to do although nothing arrives.
     pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
-        self.core.shard.keyspace.next_expiry(now)
+        let withheld = (!self.core.withheld.is_empty()).then_some(now + 1);
+        [self.core.shard.keyspace.next_expiry(now), withheld].into_iter().flatten().min()
     }
 
     /// The command being run; for the report of a panic.
@@ -302,7 +329,12 @@ impl Core {
             session.resuming = true;
             self.resume.push(id);
         }
-        let news = !session.out.is_empty()
+        let withhold = session.may_withhold();
+        if withhold && !session.withheld && !session.out.is_empty() {
+            session.withheld = true;
+            self.withheld.push(id);
+        }
+        let news = (!session.out.is_empty() && !withhold)
             || session.client.close.is_some()
             || session.in_bulk()
             || session.reading_changed(backlog_max);

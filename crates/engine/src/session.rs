@@ -16,6 +16,8 @@ use std::mem::MaybeUninit;
 const OWED_MAX: usize = 4096;
 /// Unprocessed input after which a connection that cannot run commands is no longer read from.
 const INPUT_BACKLOG_MAX: usize = 64 << 10;
+/// Output that is not kept back for the sake of a fuller send.
+const WITHHELD_MAX: usize = 16 << 10;
 /// The generation of a session fits this many bits.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
 
@@ -117,6 +119,8 @@ pub struct Session {
     pub(crate) in_transaction: bool,
     /// Listed for the runtime.
     pub(crate) dirty: bool,
+    /// Listed because its output waits for replies of other shards.
+    pub(crate) withheld: bool,
     /// Listed for being run on.
     pub(crate) resuming: bool,
     /// Input was left over because the session could not run on; not the beginning of a command.
@@ -152,6 +156,7 @@ impl Session {
             blocked: None,
             in_transaction: false,
             dirty: false,
+            withheld: false,
             resuming: false,
             held_up: false,
             reading: true,
@@ -181,6 +186,13 @@ impl Session {
     /// Whether there is something to run once it may be.
     pub(crate) fn has_work(&self) -> bool {
         self.blocked.is_some() || self.held_up
+    }
+
+    /// Whether it is better to send nothing yet: replies of other shards are on their way, and one send for all costs a
+    /// fraction of two.
+    #[inline]
+    pub(crate) fn may_withhold(&self) -> bool {
+        !self.order.is_empty() && self.out.len() < WITHHELD_MAX && self.client.close.is_none()
     }
 
     fn wants_read(&self, output_backlog_max: usize) -> bool {
