@@ -116,7 +116,7 @@ fn run_stages(
         let mut ctx = ctx(shard, db, now, KeySelection::Range(selection));
         (ctx.stage, ctx.payload) = (stage, payload);
         run(&mut ctx, args, &mut result.reply)?;
-        result.payload = ctx.payload;
+        (result.elements, result.payload) = (ctx.elements, ctx.payload);
         let mut results = [result];
         match decide(&mut Decide { stage, args, results: &mut results, reply }) {
             Next::Reply => return Ok(()),

@@ -142,3 +142,58 @@ fn swap(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
     reply.ok();
     Ok(Flow::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::{Bench, check_all};
+
+    #[test]
+    fn databases_are_apart() {
+        check_all(&[
+            ("SET a 0\nSET b 0\nSELECT 15\nDBSIZE\nGET a", "+OK\n+OK\n+OK\n:0\nnil"),
+            ("SET a 15\nDBSIZE\nSELECT 0\nDBSIZE\nGET a", "+OK\n:1\n+OK\n:2\n\"0\""),
+            ("SWAPDB 0 15\nGET a\nDBSIZE", "+OK\n\"15\"\n:1"),
+            ("SWAPDB 3 3\nFLUSHDB\nDBSIZE\nSELECT 15\nDBSIZE", "+OK\n+OK\n:0\n+OK\n:2"),
+            ("SET c 1\nSELECT 7\nSET c 1\nFLUSHALL async\nDBSIZE", "+OK\n+OK\n+OK\n+OK\n:0"),
+            ("SELECT 15\nDBSIZE\nFLUSHDB SYNC", "+OK\n:0\n+OK"),
+        ]);
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_as_in_valkey() {
+        let range = "-ERR DB index is out of range";
+        let number = "-ERR value is not an integer or out of range";
+        check_all(&[
+            ("SELECT abc", number),
+            ("SELECT 01", number),
+            ("SELECT 16", range),
+            ("SELECT -1", range),
+            (
+                "SELECT 99999999999",
+                "-ERR value is out of range, value must between -2147483648 and 2147483647",
+            ),
+            ("SWAPDB a b", "-ERR invalid first DB index"),
+            ("SWAPDB 99999999999 0", "-ERR invalid first DB index"),
+            ("SWAPDB 0 b", "-ERR invalid second DB index"),
+            ("SWAPDB 0 16", range),
+            ("SWAPDB 16 0", range),
+            ("FLUSHDB x", "-ERR syntax error"),
+            ("FLUSHALL SYNC ASYNC", "-ERR syntax error"),
+            ("DBSIZE x", "-ERR wrong number of arguments for 'dbsize' command"),
+        ]);
+    }
+
+    #[test]
+    fn a_flush_gives_all_memory_back_by_and_by() {
+        let mut bench = Bench::new(2);
+        for key in 0..5000 {
+            bench.run(&format!("SET key:{key} value"));
+        }
+        let bytes = |bench: &Bench| -> u64 {
+            bench.nodes.iter().map(|node| node.core.shard.keyspace.entry_bytes()).sum()
+        };
+        assert!(bytes(&bench) > 5000 * 20);
+        bench.run("FLUSHALL");
+        assert_eq!(bytes(&bench), 0);
+    }
+}

@@ -239,3 +239,92 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     reply.int(had_deadline.into());
     Ok(Flow::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::{Bench, check_all};
+
+    #[test]
+    fn deadlines_are_set_told_and_taken_away() {
+        check_all(&[
+            ("SET k v", "+OK"),
+            ("TTL k\nPTTL k\nEXPIRETIME k\nPEXPIRETIME k\nPERSIST k", ":-1\n:-1\n:-1\n:-1\n:0"),
+            ("TTL x\nPTTL x\nEXPIRETIME x\nPEXPIRETIME x\nPERSIST x", ":-2\n:-2\n:-2\n:-2\n:0"),
+            ("EXPIRE k 10\nTTL k\nPTTL k\nEXPIRETIME k", ":1\n:10\n:10000\n:1700000010"),
+            ("PEXPIRE k 1500\nTTL k\nPTTL k", ":1\n:2\n:1500"),
+            ("PEXPIRE k 1499\nTTL k\nPEXPIRETIME k\nEXPIRETIME k", ":1\n:1\n:1700000001499\n:1700000001"),
+            ("EXPIREAT k 1700000100\nTTL k", ":1\n:100"),
+            ("PEXPIREAT k 1700000000007\nPTTL k", ":1\n:7"),
+            ("PERSIST k\nTTL k\nEXPIRE x 10", ":1\n:-1\n:0"),
+        ]);
+    }
+
+    #[test]
+    fn deadlines_in_the_past_remove_the_key() {
+        for command in ["EXPIRE k 0", "EXPIRE k -1", "PEXPIREAT k 5", "PEXPIRE k -9223372036854775808"] {
+            check_all(&[("SET k v", "+OK"), (command, ":1"), ("EXISTS k", ":0"), (command, ":0")]);
+        }
+    }
+
+    #[test]
+    fn conditions_compare_old_and_new_deadlines() {
+        let persistent = [("NX", 1), ("XX", 0), ("GT", 0), ("LT", 1), ("XX LT", 0), ("GT XX", 0)];
+        let volatile = [("NX", 0), ("XX", 1), ("nx nx", 0), ("xx gt", 1), ("LT XX", 0), ("GT", 1), ("LT", 0)];
+        for (condition, set) in persistent {
+            check_all(&[("SET k v", "+OK"), (&format!("EXPIRE k 20 {condition}"), &format!(":{set}"))]);
+        }
+        for (condition, set) in volatile {
+            let (later, same) = (format!("EXPIRE k 20 {condition}"), format!("EXPIRE k 10 {condition}"));
+            let strict = condition.to_lowercase().contains(['g', 'l']);
+            let set_same = if strict { 0 } else { set };
+            check_all(&[
+                ("SET k v\nEXPIRE k 10", "+OK\n:1"),
+                (&same, &format!(":{set_same}")),
+                (&later, &format!(":{set}")),
+                ("TTL k", if set == 1 { ":20" } else { ":10" }),
+            ]);
+        }
+        check_all(&[("SET k v\nEXPIRE k 10\nEXPIRE k 5 LT\nTTL k", "+OK\n:1\n:1\n:5")]);
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_as_in_valkey() {
+        let nx = "-ERR NX and XX, GT or LT options at the same time are not compatible";
+        let gt_lt = "-ERR GT and LT options at the same time are not compatible";
+        let number = "-ERR value is not an integer or out of range";
+        check_all(&[
+            ("EXPIRE k abc", number),
+            ("EXPIREAT k 1e3", number),
+            ("EXPIRE k abc ZZ", "-ERR Unsupported option ZZ"),
+            ("EXPIRE k 10 ZZ NX XX", "-ERR Unsupported option ZZ"),
+            ("EXPIRE k 10 NX XX", nx),
+            ("EXPIRE k 10 LT GT XX NX", nx),
+            ("PEXPIRE k 10 GT LT", gt_lt),
+            ("EXPIRE k 9223372036854775807", "-ERR invalid expire time in 'expire' command"),
+            ("EXPIRE k -9223372036854775808", "-ERR invalid expire time in 'expire' command"),
+            ("PEXPIRE k 9223372036854775807", "-ERR invalid expire time in 'pexpire' command"),
+            ("EXPIREAT k 9223372036854776", "-ERR invalid expire time in 'expireat' command"),
+            ("PEXPIREAT k 9223372036854775807", ":0"),
+            ("EXPIRE k", "-ERR wrong number of arguments for 'expire' command"),
+        ]);
+    }
+
+    #[test]
+    fn keys_vanish_at_their_deadline_whether_or_not_anybody_looks() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            for key in 0..100 {
+                bench.run(&format!("SET k{key} v\nPEXPIRE k{key} {}", 1000 + key));
+            }
+            bench.now += 1000 + 49;
+            assert_eq!(bench.run("EXISTS k49\nEXISTS k50\nTTL k49\nPTTL k50"), ":0\n:1\n:-2\n:1");
+            let dbsize = bench.run("DBSIZE");
+            assert!(
+                [":50", ":51", ":52", ":53", ":54", ":55", ":56", ":57"].contains(&dbsize.as_str()),
+                "{dbsize}"
+            );
+            bench.now += 58;
+            assert_eq!(bench.run("PING\nDBSIZE"), "+PONG\n:0");
+        }
+    }
+}

@@ -111,3 +111,38 @@ fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     reply.simple(ctx.peek(key).map_or("none", |entry| entry.type_name()));
     Ok(Flow::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::{Bench, check_all};
+
+    #[test]
+    fn keys_are_counted_wherever_they_live() {
+        check_all(&[
+            ("SET a 1\nSET b 2\nSET c 3", "+OK\n+OK\n+OK"),
+            ("EXISTS a b x a", ":3"),
+            ("TOUCH a b x a", ":3"),
+            ("DEL a x a b", ":2"),
+            ("UNLINK c x", ":1"),
+            ("EXISTS a b c", ":0"),
+            ("UNLINK c", ":0"),
+            ("DEL", "-ERR wrong number of arguments for 'del' command"),
+        ]);
+    }
+
+    #[test]
+    fn type_names_the_type() {
+        check_all(&[("SET a 1", "+OK"), ("TYPE a", "+string"), ("TYPE b", "+none")]);
+    }
+
+    #[test]
+    fn only_touch_is_an_access() {
+        let mut bench = Bench::new(2);
+        bench.run("SET a 1");
+        bench.now += 5000;
+        bench.run("EXISTS a\nTYPE a\nTTL a");
+        assert_eq!(bench.run("OBJECT IDLETIME a"), ":5");
+        bench.run("TOUCH a");
+        assert_eq!(bench.run("OBJECT IDLETIME a"), ":0");
+    }
+}

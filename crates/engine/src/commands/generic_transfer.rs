@@ -247,3 +247,92 @@ fn move_to_db(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Fl
     }
     Ok(Flow::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::{Bench, check_all};
+
+    #[test]
+    fn a_renamed_key_keeps_value_deadline_and_encoding() {
+        check_all(&[
+            ("SET a v\nEXPIRE a 100\nSET b old", "+OK\n:1\n+OK"),
+            ("RENAME a b\nGET b\nTTL b\nEXISTS a", "+OK\n\"v\"\n:100\n:0"),
+            ("SET p v\nRENAME p b\nTTL b\nDBSIZE", "+OK\n+OK\n:-1\n:1"),
+            ("RENAME b b\nGET b", "+OK\n\"v\""),
+            ("RENAME x y", "-ERR no such key"),
+            ("RENAME x x", "-ERR no such key"),
+            ("GET b", "\"v\""),
+        ]);
+    }
+
+    #[test]
+    fn renamenx_leaves_a_destination_alone() {
+        check_all(&[
+            ("SET a 1\nSET b 2", "+OK\n+OK"),
+            ("RENAMENX a b\nGET a\nGET b", ":0\n\"1\"\n\"2\""),
+            ("RENAMENX a a", ":0"),
+            ("RENAMENX a c\nGET c\nEXISTS a", ":1\n\"1\"\n:0"),
+            ("RENAMENX x y", "-ERR no such key"),
+            ("RENAMENX x x", "-ERR no such key"),
+        ]);
+    }
+
+    #[test]
+    fn copies_go_to_other_keys_and_databases() {
+        check_all(&[
+            ("SET a 1\nEXPIRE a 50", "+OK\n:1"),
+            ("COPY a b\nGET b\nTTL b\nGET a", ":1\n\"1\"\n:50\n\"1\""),
+            ("SET a 2\nCOPY a b\nGET b", "+OK\n:0\n\"1\""),
+            ("COPY a b replace\nGET b\nTTL b", ":1\n\"2\"\n:-1"),
+            ("COPY a a DB 3\nCOPY a a DB 3\nCOPY a c DB 3 REPLACE", ":1\n:0\n:1"),
+            ("SELECT 3\nGET a\nGET c\nDBSIZE", "+OK\n\"2\"\n\"2\"\n:2"),
+            ("COPY x y\nCOPY x y DB 1 REPLACE REPLACE DB 0", ":0\n:0"),
+        ]);
+    }
+
+    #[test]
+    fn bad_arguments_are_refused_as_in_valkey() {
+        let (same, db) =
+            ("-ERR source and destination objects are the same", "-ERR DB index is out of range");
+        let int = "-ERR value is out of range, value must between -2147483648 and 2147483647";
+        let number = "-ERR value is not an integer or out of range";
+        check_all(&[
+            ("COPY k k", same),
+            ("COPY k k DB 0", same),
+            ("COPY k k DB 16", db),
+            ("COPY k l DB x", number),
+            ("COPY k l DB 99999999999", int),
+            ("COPY k l DB", "-ERR syntax error"),
+            ("COPY k l FOO", "-ERR syntax error"),
+            ("COPY k l REPLACE DB -1", db),
+            ("MOVE k 0", same),
+            ("MOVE k 16", db),
+            ("MOVE k -1", db),
+            ("MOVE k x", number),
+            ("MOVE k 99999999999", int),
+        ]);
+    }
+
+    #[test]
+    fn moved_keys_keep_their_deadline() {
+        check_all(&[
+            ("SET k v\nEXPIRE k 9\nMOVE k 2\nMOVE k 2\nEXISTS k", "+OK\n:1\n:1\n:0\n:0"),
+            ("SET k w\nMOVE k 2\nGET k", "+OK\n:0\n\"w\""),
+            ("SELECT 2\nGET k\nTTL k", "+OK\n\"v\"\n:9"),
+        ]);
+    }
+
+    #[test]
+    fn large_values_travel_without_being_copied() {
+        let mut bench = Bench::new(5);
+        let value = "x".repeat(100_000);
+        bench.run(&format!("SET a {value}"));
+        let keys: Vec<String> = (0..40).map(|n| format!("key:{n}")).collect();
+        for key in &keys {
+            assert_eq!(bench.run(&format!("RENAME a {key}\nRENAME {key} a")), "+OK\n+OK");
+            let copied = bench.run(&format!("COPY a {key}\nGET {key}"));
+            assert!(copied == format!(":1\n\"{value}\""), "COPY a {key}");
+        }
+        assert_eq!(bench.run("DBSIZE"), ":41");
+    }
+}

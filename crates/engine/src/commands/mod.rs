@@ -13,6 +13,8 @@ mod object;
 mod scan;
 mod server;
 mod string;
+#[cfg(test)]
+mod testing;
 
 use crate::args::Args;
 use crate::command::Command;

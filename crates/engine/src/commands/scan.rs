@@ -255,3 +255,193 @@ fn merge_random(parts: &[PartResult], _: Args<'_>, reply: &mut Reply) {
         reply.append_range(&first.reply, Mark::default(), first.reply.mark());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::testing::{Bench, check_all};
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn key_name(n: usize) -> String {
+        if n % 3 == 0 { format!("{{tag}}{n}") } else { format!("key:{n}") }
+    }
+
+    /// A bench with so many keys.
+    fn filled(shards: u16, keys: usize) -> Bench {
+        let mut bench = Bench::new(shards);
+        for n in 0..keys {
+            bench.run(&format!("SET {} v", key_name(n)));
+        }
+        bench
+    }
+
+    /// The elements of a rendered array of plain bulks.
+    fn elements(array: &str) -> Vec<String> {
+        array.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    /// One call: the next cursor and the keys.
+    fn scan_once(bench: &mut Bench, cursor: &str, options: &str) -> (String, Vec<String>) {
+        let mut all = elements(&bench.run(&format!("SCAN {cursor} {options}"))).into_iter();
+        (all.next().expect("a cursor"), all.collect())
+    }
+
+    fn scan_all(bench: &mut Bench, options: &str) -> Vec<String> {
+        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+        loop {
+            let (next, keys) = scan_once(bench, &cursor, options);
+            found.extend(keys);
+            cursor = next;
+            if cursor == "0" {
+                found.sort();
+                return found;
+            }
+        }
+    }
+
+    fn names(count: usize, filter: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut names: Vec<String> = (0..count).map(key_name).filter(|name| filter(name)).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn keys_and_scan_return_what_matches_once() {
+        for shards in [1, 2, 5] {
+            let mut bench = filled(shards, 700);
+            for pattern in ["*", "key:*", "*7", "{tag}*", "{tag}3", "key:1", "nothing", "k[e]y:?", "{t*"] {
+                let expected = names(700, |name| glob_match(pattern.as_bytes(), name.as_bytes(), false));
+                let mut keys = elements(&bench.run(&format!("KEYS {pattern}")));
+                keys.sort();
+                assert_eq!(keys, expected, "KEYS {pattern} on {shards} shards");
+                for count in ["1", "7", "100000", "9223372036854775807"] {
+                    let options = format!("MATCH {pattern} COUNT {count}");
+                    assert_eq!(scan_all(&mut bench, &options), expected, "{options} on {shards} shards");
+                }
+            }
+            assert_eq!(scan_all(&mut bench, "TYPE STRING"), names(700, |_| true));
+            assert_eq!(scan_all(&mut bench, "TYPE hash"), names(0, |_| true));
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_names_a_slot_is_looked_for_only_there() {
+        let mut bench = filled(5, 300);
+        let (mut cursor, mut calls, mut found) = ("0".to_owned(), 0, 0);
+        while calls == 0 || cursor != "0" {
+            let (next, keys) = scan_once(&mut bench, &cursor, "COUNT 30 MATCH {tag}*");
+            (cursor, calls, found) = (next, calls + 1, found + keys.len());
+        }
+        assert_eq!((calls, found), (4, 100));
+        for (pattern, slot) in [
+            ("{tag}*", Some("{tag}")),
+            ("a{tag}?x", Some("{tag}")),
+            ("plain", Some("plain")),
+            ("{}plain", Some("{}plain")),
+            ("{}{a}*", None),
+            ("{ta*}", None),
+            ("*{tag}", None),
+            ("\\{tag}", None),
+            ("{tag", Some("{tag")),
+        ] {
+            assert_eq!(
+                Pattern(pattern.as_bytes()).slot(),
+                slot.map(|key| slot_of(key.as_bytes())),
+                "{pattern}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_call_looks_at_a_bounded_number_of_keys() {
+        let mut bench = filled(1, 6000);
+        let (cursor, keys) = scan_once(&mut bench, "0", "COUNT 1000000");
+        assert!(cursor != "0" && (SCAN_STEP_MAX..SCAN_STEP_MAX + 20).contains(&keys.len()), "{}", keys.len());
+        assert_eq!(scan_once(&mut bench, "0", "COUNT 5").1.len(), 5);
+    }
+
+    #[test]
+    fn arguments_are_read_and_refused_as_in_valkey() {
+        let (syntax, cursor) = ("-ERR syntax error", "-ERR invalid cursor");
+        let (number, empty) = ("-ERR value is not an integer or out of range", "[\"0\", []]");
+        check_all(&[
+            ("SCAN abc", cursor),
+            ("SCAN abc COUNT x", cursor),
+            ("SCAN -1", cursor),
+            ("SCAN \"\"", cursor),
+            ("SCAN 18446744073709551616", cursor),
+            ("SCAN 18446744073709551615", empty),
+            ("SCAN 9223372036854775807 MATCH {a}*", empty),
+            ("SCAN -05", empty),
+            ("SCAN 0 COUNT", syntax),
+            ("SCAN 0 COUNT 0", syntax),
+            ("SCAN 0 COUNT -5", syntax),
+            ("SCAN 0 COUNT x FOO bar", number),
+            ("SCAN 0 FOO bar COUNT x", syntax),
+            ("SCAN 0 MATCH a b", syntax),
+            ("SCAN 0 TYPE foo COUNT x", "-ERR unknown type name 'foo'"),
+            ("SCAN 0 TYPE", syntax),
+            ("SCAN 0 NOVALUES", "-ERR NOVALUES option can only be used in HSCAN"),
+            ("SCAN 0 NOSCORES", "-ERR NOSCORES option can only be used in ZSCAN"),
+            ("KEYS", "-ERR wrong number of arguments for 'keys' command"),
+            ("KEYS *", "[]"),
+            ("RANDOMKEY", "nil"),
+        ]);
+        for text in ["0", "+0", " \t0", "00", "-0"] {
+            assert_eq!(parse_cursor(text.as_bytes()), Some(0), "{text:?}");
+        }
+        for text in ["0 ", "+", "- 1", "+-1", "0x1", "1.0"] {
+            assert_eq!(parse_cursor(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn random_keys_come_evenly_from_all_shards() {
+        for shards in [1, 2, 5] {
+            // Most keys share a slot; that must not matter.
+            let mut bench = filled(shards, 30);
+            let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+            for _ in 0..3000 {
+                *seen.entry(bench.run("RANDOMKEY")).or_default() += 1;
+            }
+            assert_eq!(seen.len(), 30);
+            // Each is expected 100 times with a standard deviation of 10.
+            assert!(seen.values().all(|count| (50..150).contains(count)), "{seen:?}");
+            bench.run("SELECT 1\nSET only 1\nPEXPIRE only 10");
+            assert_eq!(bench.run("RANDOMKEY"), "\"only\"");
+            bench.now += 10;
+            assert_eq!(bench.run("RANDOMKEY"), "nil");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        /// What is there all the time is returned exactly once, whatever comes, goes, grows and shrinks meanwhile.
+        #[test]
+        fn scans_keep_their_promise_while_keys_come_and_go(
+            shards in 1..6u16, count in 1..60usize,
+            changes in prop::collection::vec((any::<bool>(), 100..160usize, 1..60usize), 1..40)
+        ) {
+            let mut bench = filled(shards, 100);
+            let (mut cursor, mut seen, mut changes) = ("0".to_owned(), Vec::new(), changes.into_iter());
+            loop {
+                let (next, keys) = scan_once(&mut bench, &cursor, &format!("COUNT {count}"));
+                seen.extend(keys);
+                cursor = next;
+                if cursor == "0" {
+                    break;
+                }
+                if let Some((add, from, len)) = changes.next() {
+                    for n in from..from + len {
+                        let verb = if add { "SET" } else { "DEL" };
+                        bench.run(&format!("{verb} {}{}", key_name(n), if add { " v" } else { "" }));
+                    }
+                }
+            }
+            let mut stable: Vec<String> = seen.iter().filter(|name| names(100, |_| true).contains(name)).cloned().collect();
+            stable.sort();
+            prop_assert_eq!(stable, names(100, |_| true));
+        }
+    }
+}

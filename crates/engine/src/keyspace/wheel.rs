@@ -45,11 +45,6 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    /// A wheel without hints. Allocates nothing.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// How many hints there are, including those of keys that are gone or have another hint.
     pub(crate) fn len(&self) -> usize {
         self.len

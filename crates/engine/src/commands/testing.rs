@@ -1,0 +1,137 @@
+//! For the tests of commands: a client on a few shards that run in this thread, in virtual time.
+
+use crate::keyspace::Millis;
+use crate::node::{Faults, Node, NodeConfig};
+use crate::session::{Peer, SessionId};
+use crate::settings::Settings;
+use crate::slot::ShardId;
+use corelane_resp::{Frame, decode, encode_command};
+
+/// Numbers of shards that every table of commands is run on.
+const SHARDS: [u16; 3] = [1, 2, 5];
+
+/// Shards, and one client, who is connected to the last of them.
+pub(super) struct Bench {
+    pub(super) nodes: Vec<Node>,
+    client: SessionId,
+    pub(super) now: Millis,
+}
+
+impl Bench {
+    pub(super) fn new(shards: u16) -> Self {
+        let now = 1_700_000_000_000;
+        let config = |me| NodeConfig {
+            me: ShardId(me),
+            shards,
+            seed: 11,
+            settings: Settings::default(),
+            faults: Faults::default(),
+        };
+        let mut nodes: Vec<Node> = (0..shards).map(|me| Node::new(config(me))).collect();
+        let peer = Peer { addr: "127.0.0.1:5".into(), laddr: "127.0.0.1:6379".into(), fd: 9, unix: false };
+        let client = nodes.last_mut().expect("one shard or more").open(peer, now);
+        Self { nodes, client, now }
+    }
+
+    /// Runs a command, or several on lines of their own; words in double quotes may hold spaces or nothing. Replies come as
+    /// `+OK`, `-ERR text`, `:5`, `"bulk"`, `nil`, `[array, of]`, `{key: value}`, `~{set}`, `,1.5`, `#t`.
+    pub(super) fn run(&mut self, lines: &str) -> String {
+        let replies: Vec<String> = lines.lines().map(|line| self.run_words(&words(line))).collect();
+        replies.join("\n")
+    }
+
+    /// Runs a command of any bytes.
+    pub(super) fn run_words<W: AsRef<[u8]>>(&mut self, words: &[W]) -> String {
+        let mut input = Vec::new();
+        encode_command(&mut input, words);
+        let output = self.exchange(&input);
+        let (frame, len) = decode(&output).expect("a reply").expect("a whole reply");
+        assert_eq!(len, output.len(), "one reply to one command");
+        show(&frame)
+    }
+
+    /// Sends bytes and returns the answer, when all shards have come to rest.
+    pub(super) fn exchange(&mut self, input: &[u8]) -> Vec<u8> {
+        let (now, home) = (self.now, self.nodes.len() - 1);
+        self.nodes[home].feed(self.client, input, now);
+        while self.carry() | self.nodes.iter_mut().fold(false, |more, node| node.tick(now) | more) {}
+        let node = &mut self.nodes[home];
+        let output = node.session_state(self.client).expect("the client is connected").output.take();
+        let bytes = output.slices().collect::<Vec<_>>().concat();
+        node.output_taken(self.client, bytes.len());
+        node.sent(self.client, bytes.len(), now);
+        bytes
+    }
+
+    /// Brings batches from shard to shard; true if there were any.
+    fn carry(&mut self) -> bool {
+        let (shards, mut any) = (self.nodes.len(), false);
+        for (from, to) in (0..shards).flat_map(|from| (0..shards).map(move |to| (from, to))) {
+            if let Some(batch) = self.nodes[from].take_outbox(ShardId(to as u16)) {
+                self.nodes[to].receive(ShardId(from as u16), batch, self.now);
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+/// Runs a table of commands and replies on several numbers of shards.
+#[track_caller]
+pub(super) fn check_all(table: &[(&str, &str)]) {
+    for shards in SHARDS {
+        let mut bench = Bench::new(shards);
+        for (command, reply) in table {
+            assert_eq!(bench.run(command), *reply, "{command} on {shards} shards");
+        }
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quoted, mut open) = (Vec::new(), false, false);
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => {
+                open = false;
+                continue;
+            }
+            _ => {}
+        }
+        if !open {
+            words.push(String::new());
+            open = true;
+        }
+        if c != '"'
+            && let Some(word) = words.last_mut()
+        {
+            word.push(c);
+        }
+    }
+    words
+}
+
+fn show(frame: &Frame) -> String {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let list = |frames: &[Frame]| frames.iter().map(show).collect::<Vec<_>>().join(", ");
+    match frame {
+        Frame::Simple(line) => format!("+{}", text(line)),
+        Frame::Error(line) => format!("-{}", String::from_utf8_lossy(line)),
+        Frame::Int(number) => format!(":{number}"),
+        Frame::Bulk(bytes) => format!("\"{}\"", text(bytes)),
+        Frame::Null => "nil".to_owned(),
+        Frame::Array(frames) => format!("[{}]", list(frames)),
+        Frame::Set(frames) => format!("~{{{}}}", list(frames)),
+        Frame::Push(frames) => format!(">[{}]", list(frames)),
+        Frame::Map(pairs) => {
+            let pairs: Vec<String> =
+                pairs.iter().map(|(key, value)| format!("{}: {}", show(key), show(value))).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        Frame::Double(number) => format!(",{number}"),
+        Frame::Bool(yes) => if *yes { "#t" } else { "#f" }.to_owned(),
+        Frame::Verbatim { text: bytes, .. } => format!("={}", text(bytes)),
+        Frame::BigNumber(digits) => format!("({}", text(digits)),
+        Frame::Attribute(_, frame) => show(frame),
+    }
+}
