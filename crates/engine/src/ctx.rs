@@ -288,5 +288,5 @@ pub struct SessionCtx<'a> {
 /// Writes an error as a reply and counts it.
 pub(crate) fn write_error(shard: &mut Shard, error: &Error, reply: &mut Reply) {
     shard.stats.errors += 1;
-    reply.error(&error.to_string());
+    reply.error_bytes(&error.wire());
 }

@@ -56,6 +56,9 @@ pub enum Error {
     /// Any other text, code included.
     #[error("{0}")]
     Text(Cow<'static, str>),
+    /// A text that echoes bytes of the client, code included.
+    #[error("{}", String::from_utf8_lossy(.0))]
+    Echo(Box<[u8]>),
 }
 
 impl Error {
@@ -68,4 +71,23 @@ impl Error {
     pub fn owned(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
+
+    /// `before`, a word of the client as [`echoed`] shows it, `after`.
+    pub fn echo(before: &str, word: &[u8], after: &str) -> Self {
+        Self::Echo([before.as_bytes(), echoed(word), after.as_bytes()].concat().into())
+    }
+
+    /// The reply's bytes without the leading `-`.
+    pub fn wire(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Echo(bytes) => Cow::Borrowed(bytes),
+            other => Cow::Owned(other.to_string().into_bytes()),
+        }
+    }
+}
+
+/// A client's word as Valkey echoes it in an error: up to its first NUL, as C's `%s` prints it.
+pub fn echoed(word: &[u8]) -> &[u8] {
+    let end = word.iter().position(|&byte| byte == 0).unwrap_or(word.len());
+    &word[..end]
 }

@@ -105,8 +105,7 @@ fn set_info(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Resu
     } else if args.is(2, "LIB-VER") {
         (&mut ctx.client.lib_version, "lib-ver")
     } else {
-        let option = String::from_utf8_lossy(args.at(2));
-        return Err(Error::owned(format!("ERR Unrecognized option '{option}'")));
+        return Err(Error::echo("ERR Unrecognized option '", args.at(2), "'"));
     };
     if check_name(args.at(3)).is_err() {
         let text = format!("ERR {option} cannot contain spaces, newlines or special characters.");
@@ -256,10 +255,10 @@ fn parse_filter(name: &[u8], value: &[u8], settings: &Settings) -> Result<Filter
         b"TYPE" => match value.to_ascii_lowercase().as_slice() {
             b"normal" => Filter::Normal(true),
             b"master" | b"primary" | b"replica" | b"slave" | b"pubsub" => Filter::Normal(false),
-            _ => return Err(Error::owned(format!("ERR Unknown client type '{wanted}'"))),
+            _ => return Err(Error::echo("ERR Unknown client type '", value, "'")),
         },
         b"USER" if value == b"default" => Filter::User(true),
-        b"USER" => return Err(Error::owned(format!("ERR No such user '{wanted}'"))),
+        b"USER" => return Err(Error::echo("ERR No such user '", value, "'")),
         b"ADDR" => Filter::Text(|client| client.peer.addr.clone(), wanted),
         b"LADDR" => Filter::Text(|client| client.peer.laddr.clone(), wanted),
         b"NAME" => Filter::Text(|client| text(&client.name), wanted),

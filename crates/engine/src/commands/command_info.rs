@@ -3,7 +3,7 @@
 use super::command_docs;
 use crate::args::Args;
 use crate::command::{Command, Find, Flags, KeySpec, Plan};
-use crate::commands::{Lookup, all};
+use crate::commands::all;
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
 use crate::glob::glob_match;
@@ -130,7 +130,7 @@ fn info(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(
     for name in args.iter_from(2) {
         match by_full_name(name) {
             Some((name, command)) => describe(&name, command, reply),
-            None => reply.null_array(),
+            None => reply.null(),
         }
     }
     Ok(())
@@ -171,11 +171,10 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
             let subs = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
             std::iter::once((command.name.to_owned(), command)).chain(subs)
         })
-        // Without a filter only the commands themselves are listed.
-        .filter(|(name, command)| (args.len() > 2 || !name.contains('|')) && filter(name, command))
+        .filter(|(name, command)| filter(name, command))
         .map(|(name, _)| name)
         .collect();
-    reply.set(names.len());
+    reply.array(names.len());
     for name in names {
         reply.bulk(name.as_bytes());
     }
@@ -184,15 +183,12 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
 
 fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
-    let command = match super::CommandTable::new().find(inner) {
-        Lookup::Command(command) | Lookup::Subcommand(_, command) => command,
-        Lookup::Failed(Error::Arity(_)) => {
-            return Err(Error::text("ERR Invalid number of arguments specified for command"));
-        }
-        Lookup::Failed(_) => return Err(Error::text("ERR Invalid command specified")),
-    };
+    let command = lookup(inner).ok_or(Error::text("ERR Invalid command specified"))?;
     if command.keys.is_empty() {
         return Err(Error::text("ERR The command has no key arguments"));
+    }
+    if !command.accepts(inner.len()) {
+        return Err(Error::text("ERR Invalid number of arguments specified for command"));
     }
     let range = command
         .key_range(inner)
@@ -203,6 +199,15 @@ fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result
         reply.bulk(inner.get(idx).unwrap_or_default());
     }
     Ok(())
+}
+
+/// The command or subcommand that these arguments name, however many they are; a container alone is itself.
+fn lookup(args: Args<'_>) -> Option<&'static Command> {
+    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(args.at(0)))?;
+    match args.get(1) {
+        Some(_) if !command.subcommands.is_empty() => super::subcommand(command, args),
+        _ => Some(command),
+    }
 }
 
 /// The access categories of a command, in Redis's order.

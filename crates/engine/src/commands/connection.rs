@@ -122,8 +122,7 @@ fn parse_hello<'a>(args: Args<'a>) -> Result<Hello<'a>, Error> {
             check_name(args.at(idx + 1))?;
             idx += 2;
         } else {
-            let option = String::from_utf8_lossy(args.at(idx));
-            return Err(Error::owned(format!("ERR Syntax error in HELLO option '{option}'")));
+            return Err(Error::echo("ERR Syntax error in HELLO option '", args.at(idx), "'"));
         }
     }
     Ok(hello)

@@ -153,10 +153,7 @@ impl Condition {
                 b"xx" => &mut condition.xx,
                 b"gt" => &mut condition.gt,
                 b"lt" => &mut condition.lt,
-                _ => {
-                    let option = String::from_utf8_lossy(option);
-                    return Err(Error::owned(format!("ERR Unsupported option {option}")));
-                }
+                _ => return Err(Error::echo("ERR Unsupported option ", option, "")),
             };
             *flag = true;
         }

@@ -18,7 +18,7 @@ mod testing;
 
 use crate::args::Args;
 use crate::command::Command;
-use crate::errors::Error;
+use crate::errors::{Error, echoed};
 use hashbrown::HashMap;
 
 /// The families, in the order in which COMMAND lists them.
@@ -37,6 +37,8 @@ static FAMILIES: &[&[Command]] = &[
     object::COMMANDS,
 ];
 
+/// Bytes of the client's words that an error text repeats.
+const ECHOED_MAX: usize = 128;
 /// Longer names than this are no command's.
 const NAME_LEN_MAX: usize = 32;
 
@@ -129,9 +131,9 @@ fn find_subcommand(command: &'static Command, args: Args<'_>) -> Lookup {
         return Lookup::Failed(Error::Arity(command.name.into()));
     }
     let Some(sub) = subcommand(command, args) else {
-        let name = printable(args.at(1), 128);
-        let upper = command.name.to_ascii_uppercase();
-        return Lookup::Failed(Error::owned(format!("ERR unknown subcommand '{name}'. Try {upper} HELP.")));
+        let hint = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+        let name = first_bytes(args.at(1), ECHOED_MAX);
+        return Lookup::Failed(Error::echo("ERR unknown subcommand '", name, &hint));
     };
     if sub.accepts(args.len()) {
         return Lookup::Subcommand(command, sub);
@@ -139,24 +141,25 @@ fn find_subcommand(command: &'static Command, args: Args<'_>) -> Lookup {
     Lookup::Failed(Error::Arity(format!("{}|{}", command.name, sub.name).into()))
 }
 
-/// At most `max` bytes of a client's word, as they may stand in an error text.
-fn printable(word: &[u8], max: usize) -> String {
-    String::from_utf8_lossy(&word[..word.len().min(max)]).into_owned()
+fn first_bytes(word: &[u8], max: usize) -> &[u8] {
+    &word[..word.len().min(max)]
 }
 
 fn unknown_command(args: Args<'_>) -> Error {
-    const SHOWN_MAX: usize = 128;
-    let mut shown = String::new();
+    let mut text = b"ERR unknown command '".to_vec();
+    text.extend_from_slice(echoed(first_bytes(args.at(0), ECHOED_MAX)));
+    text.extend_from_slice(b"', with args beginning with: ");
+    let (begin, mut left) = (text.len(), ECHOED_MAX);
     for arg in args.iter_from(1) {
-        if shown.len() >= SHOWN_MAX {
+        text.push(b'\'');
+        text.extend_from_slice(echoed(first_bytes(arg, left)));
+        text.extend_from_slice(b"' ");
+        left = ECHOED_MAX.saturating_sub(text.len() - begin);
+        if left == 0 {
             break;
         }
-        shown.push('\'');
-        shown.push_str(&printable(arg, SHOWN_MAX - shown.len()));
-        shown.push_str("' ");
     }
-    let name = printable(args.at(0), SHOWN_MAX);
-    Error::owned(format!("ERR unknown command '{name}', with args beginning with: {shown}"))
+    Error::Echo(text.into())
 }
 
 #[cfg(test)]

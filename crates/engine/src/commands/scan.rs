@@ -132,10 +132,7 @@ impl Kind {
 
     fn parse(name: &[u8]) -> Result<Self, Error> {
         let known = Self::ALL.into_iter().find(|known| known.as_bytes().eq_ignore_ascii_case(name));
-        known.map(Self).ok_or_else(|| {
-            let name = String::from_utf8_lossy(name);
-            Error::owned(format!("ERR unknown type name '{name}'"))
-        })
+        known.map(Self).ok_or_else(|| Error::echo("ERR unknown type name '", name, "'"))
     }
 }
 

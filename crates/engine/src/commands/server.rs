@@ -57,11 +57,21 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn config_get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    let wanted = |name: &str| args.iter_from(2).any(|pattern| glob_match(pattern, name.as_bytes(), true));
-    let found: Vec<_> = ctx.shard.settings.shown.iter().filter(|(name, _)| wanted(name)).collect();
+    let shown = &ctx.shard.settings.shown;
+    let mut found: Vec<(&[u8], &str)> = Vec::new();
+    for wanted in args.iter_from(2) {
+        // A plain name is answered in the letters it was asked in.
+        let is_pattern = wanted.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
+        for (name, value) in shown.iter().filter(|(name, _)| glob_match(wanted, name.as_bytes(), true)) {
+            let name = if is_pattern { name.as_bytes() } else { wanted };
+            if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                found.push((name, value));
+            }
+        }
+    }
     reply.map(found.len());
     for (name, value) in found {
-        reply.bulk(name.as_bytes());
+        reply.bulk(name);
         reply.bulk(value.as_bytes());
     }
     Ok(())
@@ -95,10 +105,8 @@ fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
     } else if args.is(1, "PANIC") && args.len() == 2 {
         panic!("DEBUG PANIC asked for this");
     } else {
-        let name = String::from_utf8_lossy(args.at(1));
-        let text =
-            format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try DEBUG HELP.");
-        return Err(Error::owned(text));
+        let before = "ERR unknown subcommand or wrong number of arguments for '";
+        return Err(Error::echo(before, args.at(1), "'. Try DEBUG HELP."));
     }
     Ok(Flow::Done)
 }
