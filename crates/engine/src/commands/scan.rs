@@ -261,7 +261,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn key_name(n: usize) -> String {
-        if n % 3 == 0 { format!("{{tag}}{n}") } else { format!("key:{n}") }
+        if n.is_multiple_of(3) { format!("{{tag}}{n}") } else { format!("key:{n}") }
     }
 
     /// A bench with so many keys.

@@ -11,7 +11,7 @@ use crate::slot::{SLOTS, Slot};
 const GROUP: usize = 128;
 
 /// Keys warmed at a time: as many misses as a core can have under way.
-pub const WARM_MAX: usize = 16;
+pub(crate) const WARM_MAX: usize = 16;
 
 /// Key counts and sizes of one database on one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -22,11 +22,11 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 /// Strings of this many bytes and more live in an allocation of their own, so that replies can share them.
-pub const INLINE_MAX: usize = 16 * 1024;
+pub(super) const INLINE_MAX: usize = 16 * 1024;
 /// The latest deadline an entry can hold, in Unix milliseconds (year 10889); later ones are cut to it.
-pub const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
+pub(super) const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
 /// The hint of an entry that stands in no bucket of the timing wheel.
-pub const NO_HINT: u16 = u16::MAX;
+pub(super) const NO_HINT: u16 = u16::MAX;
 
 const KIND_MASK: u8 = 0b0000_1111;
 const KIND_INLINE: u8 = 0;

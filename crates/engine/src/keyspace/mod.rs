@@ -9,11 +9,14 @@ mod entry;
 mod expiry;
 mod garbage;
 mod table;
+#[cfg(test)]
+mod tests;
 mod value;
 mod wheel;
 mod word;
 
-pub use db::{DbStats, ScanPosition, WARM_MAX};
+pub(crate) use db::WARM_MAX;
+pub use db::{DbStats, ScanPosition};
 pub use entry::{Entry, NewValue};
 pub use value::{Detached, Value};
 pub use word::EntryMut;
@@ -228,10 +231,10 @@ impl Keyspace {
         let mut left = budget;
         for _ in 0..self.dbs.len() {
             self.expired += self.dbs[self.expire_next].expire_some(now, &mut left, &self.hasher);
+            self.expire_next = (self.expire_next + 1) % self.dbs.len();
             if left == 0 {
                 break;
             }
-            self.expire_next = (self.expire_next + 1) % self.dbs.len();
         }
         left == 0 && self.next_expiry(now) == Some(now)
     }

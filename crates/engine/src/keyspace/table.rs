@@ -30,7 +30,7 @@ pub(super) struct Leaf {
 /// One node of a slot's table.
 pub(super) enum Node {
     Leaf(Leaf),
-    Branch(Box<[Node; FANOUT]>),
+    Branch(Box<[Self; FANOUT]>),
 }
 
 impl Default for Node {

@@ -80,7 +80,7 @@ impl Drop for Word {
 }
 
 /// An entry seen through its word.
-pub struct EntryRef<'a> {
+pub(super) struct EntryRef<'a> {
     entry: ManuallyDrop<Entry>,
     word: PhantomData<&'a Word>,
 }
