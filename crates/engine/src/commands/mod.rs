@@ -9,10 +9,14 @@ mod expire;
 mod generic;
 mod generic_transfer;
 mod info;
+mod long_double;
 mod object;
 mod scan;
 mod server;
 mod string;
+mod string_lcs;
+mod string_number;
+mod string_set;
 #[cfg(test)]
 mod testing;
 
@@ -24,6 +28,9 @@ use hashbrown::HashMap;
 /// The families, in the order in which COMMAND lists them.
 static FAMILIES: &[&[Command]] = &[
     string::COMMANDS,
+    string_set::COMMANDS,
+    string_number::COMMANDS,
+    string_lcs::COMMANDS,
     generic::COMMANDS,
     generic_transfer::COMMANDS,
     expire::COMMANDS,

@@ -58,7 +58,10 @@ impl Word {
 
     #[inline]
     pub(super) fn entry_mut(&mut self) -> EntryMut<'_> {
-        EntryMut { entry: self.alias(), word: self }
+        let (entry, tag) = (self.alias(), self.tag());
+        // The guard owns the entry until it is dropped: if it never is, the entry leaks, but nothing dangles.
+        self.0 = 0;
+        EntryMut { entry, tag, word: self }
     }
 
     /// Takes the entry out and leaves the word free.
@@ -93,9 +96,10 @@ impl Deref for EntryRef<'_> {
     }
 }
 
-/// An entry that may be changed, and with it its address: the word is brought up to date when this is dropped.
+/// An entry that may be changed, and with it its address. The word is free until this is dropped.
 pub struct EntryMut<'a> {
     entry: ManuallyDrop<Entry>,
+    tag: u16,
     word: &'a mut Word,
 }
 
@@ -119,8 +123,6 @@ impl Drop for EntryMut<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle is not used after this, the word becomes the owner again.
         let entry = unsafe { ManuallyDrop::take(&mut self.entry) };
-        let address = entry.into_raw().as_ptr().expose_provenance() as u64;
-        assert_eq!(address & !ADDRESS_MASK, 0, "an address of more than 48 bits");
-        self.word.0 = address | (self.word.0 & !ADDRESS_MASK);
+        self.word.0 = ManuallyDrop::new(Word::new(self.tag, entry)).0;
     }
 }

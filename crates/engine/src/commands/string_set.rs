@@ -1,0 +1,462 @@
+//! SET and its kin: storing strings with conditions and deadlines.
+
+use super::string::{count_present, write_string};
+use crate::args::{Args, parse_int};
+use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Plan};
+use crate::ctx::{Ctx, Decide, Next, On, Payload};
+use crate::errors::Error;
+use crate::keyspace::Millis;
+use crate::settings::Settings;
+use corelane_resp::Reply;
+
+const GROWING: Flags = Flags::WRITE.with(Flags::DENYOOM);
+const OVERWRITTEN: &[KeySpec] = &[KeySpec::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))];
+const EXPIRY_SYNTAX: &str = "key seconds value";
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "set",
+        arity: -3,
+        flags: GROWING,
+        keys: &[KeySpec {
+            notes: Some("RW and ACCESS due to the optional `GET` argument"),
+            ..KeySpec::one(
+                1,
+                KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE_FLAGS),
+            )
+        }],
+        plan: Plan::OneShard(set),
+        group: "string",
+        summary: "Stores a string at a key, under conditions and with a deadline if asked for.",
+        syntax: "key value [NX | XX | IFEQ comparison-value] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "setnx",
+        arity: 3,
+        flags: GROWING.with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyFlags::OW.with(KeyFlags::INSERT))],
+        plan: Plan::OneShard(setnx),
+        group: "string",
+        summary: "Stores a string if the key is not there.",
+        syntax: "key value",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "setex",
+        arity: 4,
+        flags: GROWING,
+        keys: OVERWRITTEN,
+        plan: Plan::OneShard(|ctx, args, reply| setex(ctx, args, reply, "setex", 1000)),
+        since: "2.0.0",
+        group: "string",
+        summary: "Stores a string that vanishes after some seconds.",
+        syntax: EXPIRY_SYNTAX,
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "psetex",
+        arity: 4,
+        flags: GROWING,
+        keys: OVERWRITTEN,
+        plan: Plan::OneShard(|ctx, args, reply| setex(ctx, args, reply, "psetex", 1)),
+        since: "2.6.0",
+        group: "string",
+        summary: "Stores a string that vanishes after some milliseconds.",
+        syntax: "key milliseconds value",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "getset",
+        arity: 3,
+        flags: GROWING.with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
+        plan: Plan::OneShard(getset),
+        group: "string",
+        summary: "Stores a string and answers the one before.",
+        syntax: "key value",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "getex",
+        arity: -2,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: &[KeySpec {
+            notes: Some("RW and UPDATE because it changes the TTL"),
+            ..KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
+        }],
+        plan: Plan::OneShard(getex),
+        since: "6.2.0",
+        group: "string",
+        summary: "Reads a string and changes its deadline.",
+        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "msetex",
+        arity: -4,
+        flags: GROWING.with(Flags::MOVABLEKEYS),
+        keys: &[KeySpec {
+            flags: KeyFlags::OW.with(KeyFlags::UPDATE),
+            begin: 1,
+            find: Find::Count { count_at: 0, first: 1, step: 2 },
+            notes: None,
+        }],
+        plan: Plan::Staged { read: count_present, decide: decide_msetex, write: write_msetex },
+        check: Some(check_msetex),
+        since: "9.1.0",
+        group: "string",
+        summary: "Stores strings at several keys with one deadline, under a condition on all of them.",
+        complexity: "O(N) where N is the number of keys to set.",
+        syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+        tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+        ..Command::DEFAULT
+    },
+    Command {
+        name: "delifeq",
+        arity: 3,
+        flags: Flags::WRITE.with(Flags::FAST),
+        keys: &[KeySpec::one(1, KeyFlags::RM.with(KeyFlags::DELETE))],
+        plan: Plan::OneShard(delifeq),
+        since: "9.0.0",
+        group: "string",
+        summary: "Removes a key if it holds the given string.",
+        syntax: "key value",
+        ..Command::DEFAULT
+    },
+];
+
+/// What happens to a key's deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Deadline {
+    /// SET takes it away, GETEX leaves it.
+    #[default]
+    Unsaid,
+    Keep,
+    Persist,
+    /// In Unix milliseconds.
+    At(Millis),
+}
+
+/// Under which condition a value is stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Condition<'a> {
+    #[default]
+    Always,
+    Absent,
+    Present,
+    Equals(&'a [u8]),
+}
+
+/// Options of SET, GETEX and MSETEX.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options<'a> {
+    condition: Condition<'a>,
+    deadline: Deadline,
+    get: bool,
+}
+
+/// A deadline that is still a number and its unit.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    number: &'a [u8],
+    unit_ms: i64,
+    relative: bool,
+}
+
+impl Span<'_> {
+    /// In Unix milliseconds. Only positive numbers are deadlines.
+    fn resolve(self, now: Millis, name: &'static str) -> Result<Millis, Error> {
+        let number = parse_int(self.number).ok_or(Error::NotInteger)?;
+        let base = if self.relative { now as i64 } else { 0 };
+        Some(number)
+            .filter(|number| *number > 0)
+            .and_then(|number| number.checked_mul(self.unit_ms)?.checked_add(base))
+            .and_then(|at| u64::try_from(at).ok())
+            .ok_or(Error::InvalidExpire(name.into()))
+    }
+}
+
+/// Which options a command has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Set,
+    GetEx,
+    MSetEx,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::GetEx => "getex",
+            Self::MSetEx => "msetex",
+        }
+    }
+}
+
+/// Reads the options from argument `from` on. Syntax comes before numbers, as in Valkey.
+fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result<Options<'_>, Error> {
+    let mut options = Options::default();
+    let mut span = None;
+    let mut idx = from;
+    while idx < args.len() {
+        let word = args.at(idx).to_ascii_lowercase();
+        let value = args.get(idx + 1);
+        let stores = kind != Kind::GetEx;
+        let free = options.deadline == Deadline::Unsaid && span.is_none();
+        match (word.as_slice(), value) {
+            (b"nx", _) if stores && matches!(options.condition, Condition::Always | Condition::Absent) => {
+                options.condition = Condition::Absent;
+            }
+            (b"xx", _) if stores && matches!(options.condition, Condition::Always | Condition::Present) => {
+                options.condition = Condition::Present;
+            }
+            (b"ifeq", Some(value)) if kind == Kind::Set && options.condition == Condition::Always => {
+                options.condition = Condition::Equals(value);
+                idx += 1;
+            }
+            (b"get", _) if kind == Kind::Set => options.get = true,
+            (b"keepttl", _) if stores && (free || options.deadline == Deadline::Keep) => {
+                options.deadline = Deadline::Keep;
+            }
+            (b"persist", _) if kind == Kind::GetEx && (free || options.deadline == Deadline::Persist) => {
+                options.deadline = Deadline::Persist;
+            }
+            (b"ex" | b"px" | b"exat" | b"pxat", Some(number)) if free => {
+                let unit_ms = if word[0] == b'e' { 1000 } else { 1 };
+                span = Some(Span { number, unit_ms, relative: word.len() == 2 });
+                idx += 1;
+            }
+            _ => return Err(Error::Syntax),
+        }
+        idx += 1;
+    }
+    if let Some(span) = span {
+        options.deadline = Deadline::At(span.resolve(now, kind.name())?);
+    }
+    Ok(options)
+}
+
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    if args.len() == 3 {
+        ctx.set(key, args.value(2), None);
+        reply.ok();
+        return Ok(Flow::Done);
+    }
+    let options = parse_options(args, 3, Kind::Set, ctx.now)?;
+    if options.get {
+        write_string(ctx, args.at(1), reply)?;
+    }
+    let (allowed, old_deadline) = match ctx.find(key) {
+        None => (matches!(options.condition, Condition::Always | Condition::Absent), None),
+        Some(entry) => {
+            let allowed = match options.condition {
+                Condition::Always | Condition::Present => true,
+                Condition::Absent => false,
+                Condition::Equals(value) => entry.string().ok_or(Error::WrongType)? == value,
+            };
+            (allowed, entry.expiry())
+        }
+    };
+    if allowed {
+        let deadline = match options.deadline {
+            Deadline::At(at) => Some(at),
+            Deadline::Keep => old_deadline,
+            Deadline::Unsaid | Deadline::Persist => None,
+        };
+        ctx.set(key, args.value(2), deadline);
+    }
+    if !options.get {
+        if allowed { reply.ok() } else { reply.null() }
+    }
+    Ok(Flow::Done)
+}
+
+fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    let free = ctx.find(key).is_none();
+    if free {
+        ctx.set(key, args.value(2), None);
+    }
+    reply.int(free.into());
+    Ok(Flow::Done)
+}
+
+fn setex(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    name: &'static str,
+    unit_ms: i64,
+) -> Result<Flow, Error> {
+    let span = Span { number: args.at(2), unit_ms, relative: true };
+    let at = span.resolve(ctx.now, name)?;
+    let key = ctx.key(args.at(1));
+    ctx.set(key, args.value(3), Some(at));
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    write_string(ctx, args.at(1), reply)?;
+    let key = ctx.key(args.at(1));
+    ctx.set(key, args.value(2), None);
+    Ok(Flow::Done)
+}
+
+fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let options = parse_options(args, 2, Kind::GetEx, ctx.now)?;
+    write_string(ctx, args.at(1), reply)?;
+    let key = ctx.key(args.at(1));
+    match options.deadline {
+        Deadline::At(at) => {
+            ctx.shard.keyspace.set_expiry(ctx.db, key, Some(at), ctx.now);
+        }
+        Deadline::Persist => {
+            ctx.shard.keyspace.set_expiry(ctx.db, key, None, ctx.now);
+        }
+        Deadline::Unsaid | Deadline::Keep => {}
+    }
+    Ok(Flow::Done)
+}
+
+/// Where MSETEX's options begin.
+fn msetex_options(args: Args<'_>) -> Result<usize, Error> {
+    let count = parse_int(args.at(1))
+        .filter(|count| (1..=i64::from(i32::MAX)).contains(count))
+        .ok_or(Error::text("ERR invalid numkeys value or out of range"))?;
+    let options = 2 + 2 * count as usize;
+    if options > args.len() { Err(Error::Syntax) } else { Ok(options) }
+}
+
+/// A deadline only has to be valid here; which moment it names is decided where it is written.
+fn check_msetex(args: Args<'_>, _: &Settings) -> Result<(), Error> {
+    /// Any time of ours, so that what overflows with it overflows later too.
+    const SOME_TIME: Millis = 1 << 41;
+    parse_options(args, msetex_options(args)?, Kind::MSetEx, SOME_TIME).map(|_| ())
+}
+
+fn decide_msetex(decide: &mut Decide<'_>) -> Next {
+    if decide.stage == 1 {
+        decide.reply.int(1);
+        return Next::Reply;
+    }
+    let present: i64 = decide.results.iter().map(|result| result.int()).sum();
+    let keys: usize = decide.results.iter().map(|result| result.keys.len()).sum();
+    let options =
+        msetex_options(decide.args).and_then(|from| parse_options(decide.args, from, Kind::MSetEx, 0));
+    let allowed = match options.map(|options| options.condition) {
+        Ok(Condition::Absent) => present == 0,
+        Ok(Condition::Present) => present as usize == keys,
+        _ => true,
+    };
+    if allowed {
+        return Next::Run { stage: 1, on: On::All, payload: Payload::None };
+    }
+    decide.reply.int(0);
+    Next::Reply
+}
+
+fn write_msetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let options = parse_options(args, msetex_options(args)?, Kind::MSetEx, ctx.now)?;
+    for idx in ctx.keys.indices() {
+        let key = ctx.key(args.at(idx));
+        let deadline = match options.deadline {
+            Deadline::At(at) => Some(at),
+            Deadline::Keep => ctx.find(key).and_then(|entry| entry.expiry()),
+            Deadline::Unsaid | Deadline::Persist => None,
+        };
+        ctx.set(key, args.value(idx + 1), deadline);
+    }
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn delifeq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let key = ctx.key(args.at(1));
+    let equal = match ctx.find(key) {
+        None => false,
+        Some(entry) => entry.string().ok_or(Error::WrongType)? == args.at(2),
+    };
+    if equal {
+        ctx.remove(key);
+    }
+    reply.int(equal.into());
+    Ok(Flow::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::check_all;
+
+    #[test]
+    fn set_keeps_to_its_conditions() {
+        check_all(&[
+            ("SET k 1 XX\nSET k 1 NX\nSET k 2 NX\nGET k", "nil\n+OK\nnil\n\"1\""),
+            ("SET k 2 XX GET\nSET k 3 nx get\nGET k", "\"1\"\n\"2\"\n\"2\""),
+            ("SET k 3 IFEQ x\nSET k 3 IFEQ 2\nSET k 4 IFEQ 3 GET\nSET n 1 IFEQ x", "nil\n+OK\n\"3\"\nnil"),
+            ("SETNX k 1\nSETNX n 1\nGETSET k 5\nGETSET new 1", ":0\n:1\n\"4\"\nnil"),
+            ("DELIFEQ k 4\nDELIFEQ k 5\nDELIFEQ k 5", ":0\n:1\n:0"),
+        ]);
+    }
+
+    #[test]
+    fn deadlines_are_set_kept_and_dropped() {
+        check_all(&[
+            ("SET k v EX 10\nTTL k\nSET k w KEEPTTL\nTTL k\nSET k v\nTTL k", "+OK\n:10\n+OK\n:10\n+OK\n:-1"),
+            ("SETEX k 20 v\nTTL k\nPSETEX k 1500 v\nPTTL k", "+OK\n:20\n+OK\n:1500"),
+            (
+                "GETEX k\nPTTL k\nGETEX k PERSIST\nTTL k\nGETEX k PX 7\nPTTL k",
+                "\"v\"\n:1500\n\"v\"\n:-1\n\"v\"\n:7",
+            ),
+            ("SET k v PXAT 1700000000009\nPTTL k\nSET k v EXAT 1\nEXISTS k", "+OK\n:9\n+OK\n:0"),
+            (
+                "MSETEX 2 a 1 b 2 EX 10\nTTL a\nTTL b\nMSETEX 2 a 3 c 4 KEEPTTL\nTTL a\nTTL c",
+                ":1\n:10\n:10\n:1\n:10\n:-1",
+            ),
+            (
+                "MSETEX 2 a 5 x 5 NX\nMSETEX 2 a 5 x 5 XX\nMSETEX 2 a 5 b 5 XX\nMGET a b",
+                ":0\n:0\n:1\n[\"5\", \"5\"]",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn bad_options_are_refused_as_in_valkey() {
+        let syntax = "-ERR syntax error";
+        for command in [
+            "SET k v foo",
+            "SET k v NX XX",
+            "SET k v NX IFEQ v",
+            "SET k v IFEQ",
+            "SET k v EX",
+            "SET k v EX 10 PX 10",
+            "SET k v EX 10 KEEPTTL",
+            "SET k v PERSIST",
+            "GETEX k EX 10 PERSIST",
+            "GETEX x foo",
+            "MSETEX 2 a 1",
+            "MSETEX 1 a 1 NX XX",
+            "MSETEX 1 a 1 b",
+            "MSETEX 1 a 1 GET",
+        ] {
+            check_all(&[(command, syntax)]);
+        }
+        let numkeys = "-ERR invalid numkeys value or out of range";
+        check_all(&[
+            ("SET k v EX a", "-ERR value is not an integer or out of range"),
+            ("SET k v EX 0", "-ERR invalid expire time in 'set' command"),
+            ("SET k v PX 9223372036854775807", "-ERR invalid expire time in 'set' command"),
+            ("SETEX k 0 v", "-ERR invalid expire time in 'setex' command"),
+            ("PSETEX k -1 v", "-ERR invalid expire time in 'psetex' command"),
+            ("GETEX x EX 0", "-ERR invalid expire time in 'getex' command"),
+            ("MSETEX 1 a 1 EX 0", "-ERR invalid expire time in 'msetex' command"),
+            ("MSETEX 0 a 1", numkeys),
+            ("MSETEX a a 1", numkeys),
+            ("MSETEX 1000000000000 a 1", numkeys),
+            ("MSETEX 1 a", "-ERR wrong number of arguments for 'msetex' command"),
+        ]);
+    }
+}
