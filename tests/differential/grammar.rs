@@ -63,7 +63,6 @@ const GRAMMAR: &[&str] = &[
     "FLUSHDB [ASYNC|SYNC]",
     "FLUSHALL [ASYNC|SYNC]",
     "SELECT @d",
-    "OBJECT ENCODING @k",
     "PING [@v]",
     "ECHO @v",
     "COMMAND GETKEYS MSET (@k @v)+",
