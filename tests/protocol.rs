@@ -4,6 +4,7 @@
 mod common;
 
 use common::random::Random;
+use common::resp::{self, Value};
 use common::server::Server;
 use common::words;
 
@@ -146,7 +147,7 @@ impl Peers {
         for server in &self.ours {
             let ours = exchange(server, chunks);
             let show = |reply: &Option<Vec<u8>>| match reply {
-                Some(bytes) => without_id(bytes).escape_ascii().to_string(),
+                Some(bytes) => comparable(bytes),
                 None => "still open".to_owned(),
             };
             let input: Vec<String> = chunks.iter().map(|chunk| shortened(chunk)).collect();
@@ -164,21 +165,30 @@ fn shortened(bytes: &[u8]) -> String {
     )
 }
 
-/// HELLO's reply names the server, its version and the connection: cut from there to `mode`.
-fn without_id(reply: &[u8]) -> Vec<u8> {
-    let find = |what: &[u8]| reply.windows(what.len()).position(|window| window == what);
-    match (
-        find(b"$6\r\nserver\r\n"),
-        find(b"$5\r\nproto\r\n"),
-        find(b"$2\r\nid\r\n"),
-        find(b"$4\r\nmode\r\n"),
-    ) {
-        (Some(server), Some(proto), Some(id), Some(mode)) => {
-            let kept = [&reply[..server], &reply[proto..id], &reply[mode..]];
-            kept.concat()
+/// The reply bytes as text, HELLO's reply without what names the server, its version, its modules and the connection.
+fn comparable(mut replies: &[u8]) -> String {
+    const OWN: [&str; 4] = ["server", "version", "id", "modules"];
+    let mut text = String::new();
+    while let Ok(Some((value, used))) = resp::decode(replies) {
+        match &value {
+            Value::Array(items) if items.first() == Some(&Value::Bulk(b"server".to_vec())) => {
+                let kept: Vec<_> = value
+                    .pairs()
+                    .into_iter()
+                    .filter(|(name, _)| !OWN.contains(&name.text().as_str()))
+                    .collect();
+                text += &format!("{kept:?}");
+            }
+            Value::Map(pairs) => {
+                let kept: Vec<_> =
+                    pairs.iter().filter(|(name, _)| !OWN.contains(&name.text().as_str())).collect();
+                text += &format!("map {kept:?}");
+            }
+            _ => text += &replies[..used].escape_ascii().to_string(),
         }
-        _ => reply.to_vec(),
+        replies = &replies[used..];
     }
+    text + &replies.escape_ascii().to_string()
 }
 
 /// What an emptied `server` answers to `chunks` and a half-close; `None` if it does not close then.
