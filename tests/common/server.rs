@@ -116,6 +116,13 @@ impl Server {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("/proc of the server").count()
     }
 
+    /// Waits until the server has `count` descriptors or fewer, give or take those that come and go as shards sleep.
+    pub(crate) fn await_descriptors(&self, count: usize) {
+        const SLEEPERS_MAX: usize = 8;
+        let settled = poll(10_000, || (self.descriptor_count() <= count + SLEEPERS_MAX).then_some(()));
+        assert!(settled.is_some(), "{} descriptors, {count} before", self.descriptor_count());
+    }
+
     /// Resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> usize {
         self.status_field("VmRSS:") << 10

@@ -36,8 +36,7 @@ fn garbage_is_refused_and_forgotten() {
         assert!(client.read_to_close().is_some(), "seed {seed}: still open after garbage and a half-close");
     }
     assert_serves(&mut bystander, "garbage");
-    let back = server::poll(5000, || (server.descriptor_count() <= descriptors).then_some(()));
-    assert!(back.is_some(), "{} descriptors, {descriptors} before", server.descriptor_count());
+    server.await_descriptors(descriptors);
 }
 
 #[test]
@@ -152,8 +151,7 @@ fn clients_that_vanish_in_the_middle_of_a_pipeline_harm_nobody() {
         drop(client);
         assert_serves(&mut bystander, "vanished clients");
     }
-    let back = server::poll(10_000, || (server.descriptor_count() <= descriptors).then_some(()));
-    assert!(back.is_some(), "{} descriptors, {descriptors} before", server.descriptor_count());
+    server.await_descriptors(descriptors);
 }
 
 /// A client that asks for gigabytes and reads nothing is stopped by back-pressure or dropped at its limit.

@@ -1,7 +1,7 @@
 //! Connections that come and go leave nothing behind.
 
 use crate::common::client::Client;
-use crate::common::server::{self, Server};
+use crate::common::server::Server;
 
 /// One connect and disconnect in each of the ways clients do it.
 fn visit(server: &Server, number: usize) {
@@ -38,8 +38,7 @@ fn ten_thousand_connections_leak_neither_descriptors_nor_memory() {
 
 /// Waits until only `baseline` descriptors are open.
 fn settled_resident_bytes(server: &Server, baseline: usize) -> usize {
-    let settled = server::poll(10_000, || (server.descriptor_count() <= baseline).then_some(()));
-    assert!(settled.is_some(), "{} descriptors, {baseline} at the start", server.descriptor_count());
+    server.await_descriptors(baseline);
     server.resident_bytes()
 }
 
