@@ -270,7 +270,7 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     write_words(command.flags.names(), reply);
     let (first, last, step) = match command.keys {
         [KeySpec { begin, find: Find::Range { last, step }, .. }, rest @ ..] => {
-            let last = if *last < 0 { i64::from(*last) } else { (*begin + rest.len()) as i64 };
+            let last = i64::from(*last) + if *last < 0 { 0 } else { (*begin + rest.len()) as i64 };
             (*begin as i64, last, *step as i64)
         }
         _ => (0, 0, 0),

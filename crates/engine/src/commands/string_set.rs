@@ -177,6 +177,9 @@ impl Span<'_> {
     }
 }
 
+/// The longest option is `keepttl`.
+const OPTION_LEN_MAX: usize = 7;
+
 /// Which options a command has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -198,14 +201,16 @@ impl Kind {
 /// Reads the options from argument `from` on. Syntax comes before numbers, as in Valkey.
 fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result<Options<'_>, Error> {
     let mut options = Options::default();
-    let mut span = None;
+    let mut span: Option<Span<'_>> = None;
     let mut idx = from;
     while idx < args.len() {
-        let word = args.at(idx).to_ascii_lowercase();
+        let mut lower = [0; OPTION_LEN_MAX];
+        let word = lower.get_mut(..args.at(idx).len()).ok_or(Error::Syntax)?;
+        word.copy_from_slice(args.at(idx));
+        word.make_ascii_lowercase();
         let value = args.get(idx + 1);
         let stores = kind != Kind::GetEx;
-        let free = options.deadline == Deadline::Unsaid && span.is_none();
-        match (word.as_slice(), value) {
+        match (&*word, value) {
             (b"nx", _) if stores && matches!(options.condition, Condition::Always | Condition::Absent) => {
                 options.condition = Condition::Absent;
             }
@@ -217,15 +222,16 @@ fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result
                 idx += 1;
             }
             (b"get", _) if kind == Kind::Set => options.get = true,
-            (b"keepttl", _) if stores && (free || options.deadline == Deadline::Keep) => {
-                options.deadline = Deadline::Keep;
-            }
-            (b"persist", _) if kind == Kind::GetEx && (free || options.deadline == Deadline::Persist) => {
-                options.deadline = Deadline::Persist;
-            }
-            (b"ex" | b"px" | b"exat" | b"pxat", Some(number)) if free => {
+            (b"keepttl", _) if stores && span.is_none() => options.deadline = Deadline::Keep,
+            (b"persist", _) if kind == Kind::GetEx && span.is_none() => options.deadline = Deadline::Persist,
+            (b"ex" | b"px" | b"exat" | b"pxat", Some(number)) if options.deadline == Deadline::Unsaid => {
                 let unit_ms = if word[0] == b'e' { 1000 } else { 1 };
-                span = Some(Span { number, unit_ms, relative: word.len() == 2 });
+                let new = Span { number, unit_ms, relative: word.len() == 2 };
+                // A unit may be repeated, the last one counts; two different ones exclude each other.
+                if span.is_some_and(|old| (old.unit_ms, old.relative) != (new.unit_ms, new.relative)) {
+                    return Err(Error::Syntax);
+                }
+                span = Some(new);
                 idx += 1;
             }
             _ => return Err(Error::Syntax),
