@@ -194,7 +194,7 @@ impl Core {
         }
         let mut used = 0;
         let mut ran = Ran::Stopped;
-        'input: while session.can_run(self.shard.settings.output_backlog_max) {
+        while session.can_run(self.shard.settings.output_backlog_max) {
             let stop = ahead.parse(&mut session.parser, &data[used..], &self.limits);
             if ahead.len > 1 {
                 self.warm(session.client.db, &ahead, &data[used..]);
@@ -202,15 +202,18 @@ impl Core {
             let base = used;
             for idx in 0..ahead.len {
                 if !session.can_run(self.shard.settings.output_backlog_max) {
-                    // What was read ahead is read again later.
-                    session.parser = Parser::new();
-                    break 'input;
+                    break;
                 }
                 let args = Args::new(&data[base + ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
                 used = base + ahead.starts[idx + 1];
                 if !args.is_empty() {
                     self.run_command(peers, session, id, args, now);
                 }
+            }
+            if !session.can_run(self.shard.settings.output_backlog_max) {
+                // What was read ahead is read again later, an error too: its reply comes after those that are missing.
+                session.parser = Parser::new();
+                break;
             }
             match stop {
                 None => ahead.spans[0].clear(),
@@ -297,6 +300,10 @@ impl Core {
         let (command, container) = match self.table.find(args) {
             Lookup::Command(command) => (command, None),
             Lookup::Subcommand(container, command) => (command, Some(container.name)),
+            Lookup::Failed(_) if is_http(args.at(0)) => {
+                session.client.close = Some(CloseWhen::Now);
+                return;
+            }
             Lookup::Failed(error) => {
                 return self.answer(session, |_, _, _| Err(error));
             }
@@ -407,6 +414,11 @@ impl Core {
             self.send(to, message);
         }
     }
+}
+
+/// A browser that was tricked into talking to us begins with one of these words: nothing it says may be run.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// The two sides of transactions, borrowed together.
