@@ -87,7 +87,7 @@ impl Error {
 }
 
 /// A client's word as Valkey echoes it in an error: up to its first NUL, as C's `%s` prints it.
-pub fn echoed(word: &[u8]) -> &[u8] {
+pub(crate) fn echoed(word: &[u8]) -> &[u8] {
     let end = word.iter().position(|&byte| byte == 0).unwrap_or(word.len());
     &word[..end]
 }

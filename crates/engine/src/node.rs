@@ -15,7 +15,7 @@ use crate::session::{CloseWhen, IoState, Peer, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
-use corelane_resp::{Limits, Reply, Span};
+use corelane_resp::{Limits, Reply};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
 
@@ -77,8 +77,6 @@ pub(crate) struct Core {
     pub(crate) resume: Vec<SessionId>,
     /// Scratch: reply of a command that must wait for earlier ones.
     pub(crate) scratch: Reply,
-    /// Scratch: where the arguments of the command at hand lie.
-    pub(crate) spans: Vec<Span>,
     /// Scratch: commands read ahead.
     pub(crate) ahead: Ahead,
     /// Scratch: hashes of its keys.
@@ -114,7 +112,6 @@ impl Node {
             withheld_since: 0,
             resume: Vec::new(),
             scratch: Reply::default(),
-            spans: Vec::new(),
             ahead: Ahead::default(),
             hashes: Vec::new(),
             current: None,
