@@ -6,7 +6,7 @@
 //! 2. feed the sessions, which run their commands;
 //! 3. run the batches of the other shards;
 //! 4. one send per connection, one batch and at most one wake per destination;
-//! 5. nothing to do: spin as long as is asked for, wait in the ring until nothing has come for a millisecond, then park in glommio.
+//! 5. nothing to do: spin while that pays or is asked for, wait in the ring until nothing has come for a millisecond, then park in glommio.
 //!
 //! A turn is bounded, so none of this starves the rest; and glommio's own reactor gets to run every [`SERVICE_INTERVAL`]
 //! however busy the sockets are.
@@ -14,6 +14,7 @@
 mod meter;
 mod panics;
 mod park;
+mod spin;
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,6 +30,7 @@ use crate::server::Serving;
 use meter::TurnMeter;
 pub(crate) use panics::install_hook;
 use park::Parker;
+use spin::Spin;
 
 /// What the shards send each other.
 pub(crate) type ShardMail = Mail<Box<Batch>>;
@@ -57,8 +59,10 @@ pub(crate) struct ShardLoop {
     clock: Clock,
     parker: Parker,
     meter: TurnMeter,
-    busy_poll: Duration,
+    spin: Spin,
     serving: Serving,
+    /// Something was done since the last sleep.
+    active: bool,
     /// Completions have been waited for and not been looked at: the next turn need not call the kernel first.
     waited: bool,
     /// The last park ended without an event, and nothing has been submitted since.
@@ -101,8 +105,9 @@ impl ShardLoop {
             clock,
             parker,
             meter: TurnMeter::new(),
-            busy_poll,
+            spin: Spin::new(busy_poll),
             serving,
+            active: false,
             waited: false,
             dormant: false,
             park_next: PARK_FIRST,
@@ -154,6 +159,7 @@ impl ShardLoop {
         self.deadline = [sweep_at, self.node.next_deadline(now)].into_iter().flatten().min();
         self.settle();
         if active {
+            self.active = true;
             self.quiet = false;
             self.park_next = PARK_FIRST;
         }
@@ -182,7 +188,7 @@ impl ShardLoop {
 
     /// Sleeps, as deep as it takes, until there is something to do.
     async fn rest(&mut self) -> io::Result<()> {
-        if !self.busy_poll.is_zero() && self.spin()? {
+        if self.spin()? {
             return Ok(());
         }
         let limit = self.sleep_limit();
@@ -229,19 +235,23 @@ impl ShardLoop {
         Ok(())
     }
 
-    /// Busy-polls; true when something came.
+    /// Looks for work a little longer, if that is likely to pay; true when some came.
     fn spin(&mut self) -> io::Result<bool> {
+        let limit = self.spin.limit(std::mem::take(&mut self.active));
+        if limit.is_zero() {
+            return Ok(false);
+        }
         if self.net.has_queued() {
             self.net.submit()?;
         }
         let began = Instant::now();
-        while began.elapsed() < self.busy_poll {
-            if self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested() {
-                return Ok(true);
-            }
+        let mut came = false;
+        while !came && began.elapsed() < limit {
             std::thread::yield_now();
+            came = self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested();
         }
-        Ok(false)
+        self.spin.note(came);
+        Ok(came)
     }
 
     /// How long there will be nothing to do unless something arrives.
