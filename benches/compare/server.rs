@@ -153,6 +153,8 @@ impl Fleet {
                     .extend(["--port", &port, "--bind", "127.0.0.1", "--shards", &shards].map(str::to_owned));
                 if pin == Pin::Split {
                     words.extend(["--cpus", "0"].map(str::to_owned));
+                } else {
+                    words.extend(["--placement", "float"].map(str::to_owned));
                 }
                 words.extend(self.ours_arguments.iter().cloned());
             }
