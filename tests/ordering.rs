@@ -124,7 +124,7 @@ fn random_line(random: &mut Random, keys: &str, whole_database: bool) -> String 
 
 #[test]
 fn the_pipeline_of_the_contract_with_random_keys() {
-    const REPEATS: u64 = 400;
+    const REPEATS: u64 = 200;
     let server = Server::ours(5);
     let mut client = server.client();
     let mut model = Model::default();
@@ -150,7 +150,7 @@ fn the_pipeline_of_the_contract_with_random_keys() {
 
 #[test]
 fn random_pipelines_match_the_model() {
-    const PIPELINES: u64 = 300;
+    const PIPELINES: u64 = 120;
     let server = Server::ours(5);
     let mut client = server.client();
     let mut model = Model::default();
@@ -167,7 +167,7 @@ fn random_pipelines_match_the_model() {
 #[test]
 fn connections_side_by_side_each_match_their_model() {
     const CONNECTIONS: u64 = 8;
-    const PIPELINES: u64 = 60;
+    const PIPELINES: u64 = 30;
     let server = Server::ours(5);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

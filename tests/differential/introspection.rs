@@ -22,8 +22,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
 const SUBCOMMANDS: usize = 9;
 /// Indexes of the flags and the ACL categories, whose order means nothing.
 const UNORDERED: [usize; 2] = [2, 6];
-/// Fields of COMMAND DOCS that are sentences for people; no client acts on them.
-const PROSE: [&str; 3] = ["summary", "history", "complexity"];
+/// Fields of COMMAND DOCS for people, which no client acts on.
+const PROSE: [&str; 4] = ["summary", "history", "complexity", "doc_flags"];
 
 struct Pair {
     _servers: [Server; 2],
@@ -155,10 +155,27 @@ fn compare_docs(name: &str, ours: &Value, theirs: &Value, found: &mut Vec<String
                     compare_docs(&subcommand.text(), &entry, &other, found);
                 }
             }
+        } else if field == "arguments" && argument_tree(&ours) == argument_tree(&theirs) {
+            continue;
         } else if ours != theirs {
             found.push(format!("{name}: {field}: {ours:?}\n    Valkey: {theirs:?}"));
         }
     }
+}
+
+/// The arguments without what only documentation uses: since when there is one, its name beside the text displayed.
+fn argument_tree(arguments: &Value) -> Vec<Vec<(String, Value)>> {
+    const UNUSED: [&str; 3] = ["name", "since", "summary"];
+    let describe = |argument: Value| {
+        let fields = argument.pairs().into_iter().map(|(name, value)| (name.text(), value));
+        let kept = fields.filter(|(name, _)| !UNUSED.contains(&name.as_str()));
+        kept.map(|(name, value)| match name.as_str() {
+            "arguments" => (format!("{:?}", argument_tree(&value)), Value::Null),
+            _ => (name, value),
+        })
+        .collect()
+    };
+    arguments.items().into_iter().map(describe).collect()
 }
 
 #[test]

@@ -54,7 +54,13 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             check: Some(check_list),
             since: "2.4.0",
             complexity: "O(N) where N is the number of client connections",
-            syntax: "[TYPE NORMAL | MASTER | REPLICA | PUBSUB] [ID client-id [client-id ...]] [USER username] [ADDR ip:port] [LADDR ip:port] [SKIPME YES | NO] [MAXAGE maxage] [NAME name] [IDLE idle] [FLAGS flags] [LIB-NAME lib-name] [LIB-VER lib-ver] [DB db] [CAPA capa] [IP ip]",
+            syntax: "[TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] [ID client-id [client-id ...]] [USER username] \
+                [ADDR ip:port] [LADDR ip:port] [SKIPME (YES | NO)] [MAXAGE maxage] [NAME name] [IDLE idle] \
+                [FLAGS flags] [LIB-NAME lib-name] [LIB-VER lib-ver] [DB db] [CAPA capa] [IP ip] \
+                [NOT-TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] [NOT-ID not-client-id [not-client-id ...]] \
+                [NOT-USER not-username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME not-name] \
+                [NOT-FLAGS not-flags] [NOT-LIB-NAME not-lib-name] [NOT-LIB-VER not-lib-ver] [NOT-DB not-db] \
+                [NOT-CAPA not-capa] [NOT-IP not-ip]",
             tips: &["nondeterministic_output"],
             ..of_connection("list", -2, Plan::Container, "Lists the connections of all shards.")
         },
@@ -183,7 +189,8 @@ enum Filter {
     Idle(u64),
     Db(usize),
     Flags(String),
-    Capa,
+    /// No connection has any capability: only asking for none is met.
+    Capa(String),
     Not(Box<Self>),
 }
 
@@ -193,14 +200,15 @@ impl Filter {
         match self {
             Self::Ids(ids) => ids.contains(&(client.id as i64)),
             Self::Normal(yes) | Self::User(yes) => *yes,
-            Self::Text(field, wanted) => field(client) == *wanted,
+            // An empty field counts as one that was never set.
+            Self::Text(field, wanted) => !wanted.is_empty() && field(client) == *wanted,
             // The asking client's last command is this very one; see `list`.
             Self::SkipMe => true,
             Self::MaxAge(seconds) => age(client.created) >= *seconds,
             Self::Idle(seconds) => age(client.last_active) >= *seconds,
             Self::Db(db) => client.db == *db,
             Self::Flags(wanted) => wanted.chars().all(|flag| flags(client).contains(flag)),
-            Self::Capa => false,
+            Self::Capa(wanted) => wanted.is_empty(),
             Self::Not(filter) => !filter.accepts(client, now),
         }
     }
@@ -216,6 +224,7 @@ fn parse_filters(args: Args<'_>, settings: &Settings) -> Result<Vec<Filter>, Err
     while idx < args.len() {
         let word = args.at(idx).to_ascii_uppercase();
         let (negative, name) = match word.strip_prefix(b"NOT-") {
+            Some(b"IDLE" | b"MAXAGE" | b"SKIPME") => return Err(Error::Syntax),
             Some(rest) => (true, rest),
             None => (false, &word[..]),
         };
@@ -229,7 +238,7 @@ fn parse_filters(args: Args<'_>, settings: &Settings) -> Result<Vec<Filter>, Err
             }
             Filter::Ids(ids)
         } else {
-            parse_filter(name, value, settings)?
+            parse_filter(name, value, negative, settings)?
         };
         filters.push(if negative { Filter::Not(Box::new(filter)) } else { filter });
     }
@@ -244,13 +253,33 @@ fn parse_id(value: &[u8]) -> Result<i64, Error> {
     Ok(id)
 }
 
-fn parse_filter(name: &[u8], value: &[u8], settings: &Settings) -> Result<Filter, Error> {
+fn parse_number(what: &str, value: &[u8]) -> Result<i64, Error> {
+    crate::args::parse_int(value)
+        .ok_or_else(|| Error::owned(format!("ERR {what} is not an integer or out of range")))
+}
+
+fn parse_seconds(what: &str, value: &[u8]) -> Result<u64, Error> {
+    match parse_number(what, value)? {
+        number @ 1.. => Ok(number.unsigned_abs()),
+        _ => Err(Error::owned(format!("ERR {what} should be greater than 0"))),
+    }
+}
+
+/// Checks that a filter's letters are all among the `known`.
+fn check_letters(what: &str, known: &[u8], value: &[u8], negative: bool) -> Result<(), Error> {
+    if value.iter().all(|letter| known.contains(letter)) {
+        return Ok(());
+    }
+    let place =
+        if negative { format!("NOT-{} filter", what.to_uppercase()) } else { "provided filter".to_owned() };
+    Err(Error::echo(&format!("ERR Unknown {what} found in the {place}: "), value, ""))
+}
+
+fn parse_filter(name: &[u8], value: &[u8], negative: bool, settings: &Settings) -> Result<Filter, Error> {
+    /// The letters that CLIENT LIST can show.
+    const FLAGS: &[u8] = b"AbBcdeEiIMNOPrRStTuUx";
+    const CAPABILITIES: &[u8] = b"r";
     let wanted = text(value);
-    let number = |what: &str| {
-        crate::args::parse_int(value)
-            .and_then(|number| u64::try_from(number).ok())
-            .ok_or(Error::owned(format!("ERR {what} is not an integer or out of range")))
-    };
     Ok(match name {
         b"TYPE" => match value.to_ascii_lowercase().as_slice() {
             b"normal" => Filter::Normal(true),
@@ -270,17 +299,22 @@ fn parse_filter(name: &[u8], value: &[u8], settings: &Settings) -> Result<Filter
         ),
         b"SKIPME" if value.eq_ignore_ascii_case(b"yes") => Filter::SkipMe,
         b"SKIPME" if value.eq_ignore_ascii_case(b"no") => Filter::Normal(true),
-        b"MAXAGE" => Filter::MaxAge(number("maxage")?),
-        b"IDLE" => Filter::Idle(number("idle")?),
+        b"MAXAGE" => Filter::MaxAge(parse_seconds("maxage", value)?),
+        b"IDLE" => Filter::Idle(parse_seconds("idle", value)?),
         b"DB" => {
-            let db = number("DB number")? as usize;
-            if db >= settings.databases {
-                return Err(Error::DbRange);
-            }
-            Filter::Db(db)
+            let (last, what) = (settings.databases - 1, if negative { "NOT-DB" } else { "DB" });
+            let db = usize::try_from(parse_number(what, value)?).ok().filter(|db| *db <= last);
+            let error = || Error::owned(format!("ERR {what} number should be between 0 and {last}"));
+            Filter::Db(db.ok_or_else(error)?)
         }
-        b"FLAGS" => Filter::Flags(wanted),
-        b"CAPA" => Filter::Capa,
+        b"FLAGS" => {
+            check_letters("flags", FLAGS, value, negative)?;
+            Filter::Flags(wanted)
+        }
+        b"CAPA" => {
+            check_letters("capa", CAPABILITIES, value, negative)?;
+            Filter::Capa(wanted)
+        }
         _ => return Err(Error::Syntax),
     })
 }

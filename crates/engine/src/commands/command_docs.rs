@@ -1,7 +1,7 @@
 //! COMMAND DOCS: a command's record for people and tools, its usage line taken apart into arguments.
 //!
 //! A usage line is what redis-cli shows: words in capitals are tokens, `[ ]` is optional, `|` separates alternatives, `...`
-//! repeats, `( )` groups. The tree that clients get follows from it.
+//! repeats, `( )` groups; a token directly before a group belongs to the group. The tree that clients get follows from it.
 
 use crate::command::Command;
 use corelane_resp::Reply;
@@ -37,7 +37,7 @@ pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     }
     if has_arguments {
         reply.bulk(b"arguments");
-        write_arguments(&arguments, reply);
+        write_arguments(command, &arguments, &mut 0, reply);
     }
     if has_subcommands {
         reply.bulk(b"subcommands");
@@ -48,26 +48,31 @@ pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     }
 }
 
-fn kind(argument: &Argument) -> &'static str {
+fn kind(command: &Command, argument: &Argument) -> &'static str {
     if !argument.children.is_empty() {
         return if argument.one_of { "oneof" } else { "block" };
     }
     match argument.name.as_str() {
         "" => "pure-token",
-        name if name.starts_with("key") || name.ends_with("key") || name.starts_with("newkey") => "key",
+        name if name.starts_with("key") || name.ends_with("key") => "key",
+        "source" | "destination" => "key",
+        "increment" if command.name.ends_with("float") => "double",
         "pattern" => "pattern",
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "end" | "offset" | "count"
         | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
-        | "min-match-len" | "client-id" | "maxage" | "idle" | "protover" => "integer",
+        | "min-match-len" | "client-id" | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" => {
+            "integer"
+        }
         _ => "string",
     }
 }
 
-fn write_arguments(arguments: &[Argument], reply: &mut Reply) {
+/// `keys_seen` counts the keys so far: where a command has several key specifications, each key has its own.
+fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut usize, reply: &mut Reply) {
     reply.array(arguments.len());
     for argument in arguments {
-        let kind = kind(argument);
+        let kind = kind(command, argument);
         let name = match (&argument.name, &argument.token) {
             (name, _) if !name.is_empty() => name.clone(),
             (_, Some(token)) => token.to_ascii_lowercase(),
@@ -94,7 +99,8 @@ fn write_arguments(arguments: &[Argument], reply: &mut Reply) {
         }
         if kind == "key" {
             reply.bulk(b"key_spec_index");
-            reply.int(0);
+            reply.int((*keys_seen).min(command.keys.len().saturating_sub(1)) as i64);
+            *keys_seen += 1;
         }
         if let Some(token) = &argument.token {
             write_pair("token", token, reply);
@@ -111,7 +117,7 @@ fn write_arguments(arguments: &[Argument], reply: &mut Reply) {
         }
         if !leaf {
             reply.bulk(b"arguments");
-            write_arguments(&argument.children, reply);
+            write_arguments(command, &argument.children, keys_seen, reply);
         }
     }
 }
@@ -147,19 +153,15 @@ fn parse_alternatives(words: &[&str], at: &mut usize) -> Vec<Vec<Argument>> {
             "|" => alternatives.push(Vec::new()),
             "..." => repeat(sequence),
             "[" | "(" => {
-                let inner = parse_alternatives(words, at);
-                let mut group = group_of(inner);
+                let token_precedes = *at >= 2 && is_token(words[*at - 2]);
+                let mut group = group_of(parse_alternatives(words, at));
                 group.optional = word == "[";
-                // `[key ...]` after `key` says that the key repeats.
-                if let Some(last) = sequence.last_mut()
-                    && group.multiple
-                    && group.name == last.name
-                    && !group.name.is_empty()
-                {
-                    last.multiple = true;
-                    continue;
+                if word == "(" && token_precedes {
+                    group.token = sequence.pop().and_then(|argument| argument.token);
+                    sequence.push(group);
+                } else if !repeats_what_precedes(sequence, &group) {
+                    sequence.push(group);
                 }
-                sequence.push(group);
             }
             word if is_token(word) => {
                 let next = words.get(*at).copied().unwrap_or("");
@@ -174,6 +176,21 @@ fn parse_alternatives(words: &[&str], at: &mut usize) -> Vec<Vec<Argument>> {
         }
     }
     alternatives
+}
+
+/// `[key ...]` after `key` says that the key repeats, `[key value ...]` after `key value` that both do, together.
+fn repeats_what_precedes(sequence: &mut Vec<Argument>, group: &Argument) -> bool {
+    let repeated = if group.children.is_empty() { std::slice::from_ref(group) } else { &group.children };
+    let begin = sequence.len().saturating_sub(repeated.len());
+    let same = |(one, other): (&Argument, &Argument)| !one.name.is_empty() && one.name == other.name;
+    let repeats = repeated.last().is_some_and(|last| last.multiple)
+        && sequence.len() - begin == repeated.len()
+        && sequence[begin..].iter().zip(repeated).all(same);
+    if repeats {
+        let once = group_of(vec![sequence.split_off(begin)]);
+        sequence.push(Argument { multiple: true, ..once });
+    }
+    repeats
 }
 
 fn repeat(sequence: &mut [Argument]) {
@@ -204,7 +221,7 @@ mod tests {
 
     fn shape(arguments: &[Argument]) -> String {
         let one = |argument: &Argument| {
-            let mut text = format!("{}:{}", kind(argument), argument.name);
+            let mut text = format!("{}:{}", kind(&Command::DEFAULT, argument), argument.name);
             if let Some(token) = &argument.token {
                 text.push_str(&format!("={token}"));
             }
@@ -234,6 +251,9 @@ mod tests {
                 "integer:cursor pattern:pattern=MATCH? integer:count=COUNT?",
             ),
             ("[command-name ...]", "string:command-name?*"),
+            ("key value [key value ...]", "block:<key:key string:value>*"),
+            ("[TYPE (NORMAL | MASTER)]", "oneof:=TYPE<pure-token:=NORMAL pure-token:=MASTER>?"),
+            ("[AUTH (username password)]", "block:=AUTH<string:username string:password>?"),
         ];
         for (syntax, expected) in cases {
             assert_eq!(shape(&parse(syntax)), expected, "{syntax}");

@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             categories: &["@connection"],
             summary: "Lists the names of commands.",
             complexity: "O(N) where N is the number of commands",
-            syntax: "[FILTERBY MODULE module-name | ACLCAT category | PATTERN pattern]",
+            syntax: "[FILTERBY (MODULE module-name | ACLCAT category | PATTERN pattern)]",
             tips: &["nondeterministic_output_order"],
             ..Command::DEFAULT
         },

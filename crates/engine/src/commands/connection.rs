@@ -59,7 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
         since: "6.0.0",
         group: "connection",
         summary: "Chooses the protocol version and tells about the server.",
-        syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        syntax: "[protover [AUTH (username password)] [SETNAME clientname]]",
         ..Command::DEFAULT
     },
 ];
