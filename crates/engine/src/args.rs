@@ -61,6 +61,12 @@ impl<'a> Args<'a> {
         self.spans[idx].owned_idx().map(|owned| &self.owned[owned])
     }
 
+    /// Length of all arguments together.
+    #[inline]
+    pub fn bytes_len(self) -> usize {
+        (0..self.len()).map(|idx| self.at(idx).len()).sum()
+    }
+
     /// All arguments from `from` on.
     pub fn iter_from(self, from: usize) -> impl Iterator<Item = &'a [u8]> {
         (from..self.len()).map(move |idx| self.at(idx))

@@ -111,32 +111,27 @@ impl Core {
                 }
             }
             if !session.can_run(self.shard.settings.output_backlog_max) {
-                session.input.extend_from_slice(bytes);
+                session.input.push(bytes);
                 break;
             }
             let mut peers = Peers { coordinator, participant };
             if session.input.is_empty() {
                 let (used, ran) = self.run_input(&mut peers, session, id, bytes, now);
                 let Ran::NeedBulk { start, len } = ran else {
-                    session.input.extend_from_slice(&bytes[used..]);
+                    session.input.push(&bytes[used..]);
                     break;
                 };
-                session.input.extend_from_slice(&bytes[used..used + start]);
+                session.input.push(&bytes[used..used + start]);
                 bytes = &bytes[used + start..];
                 self.begin_bulk(session, len);
             } else {
-                session.input.extend_from_slice(bytes);
-                let mut data = std::mem::take(&mut session.input);
-                let (used, ran) = self.run_input(&mut peers, session, id, &data, now);
-                let Ran::NeedBulk { start, len } = ran else {
-                    data.drain(..used);
-                    // An idle connection keeps no buffer.
-                    session.input = if data.is_empty() { Vec::new() } else { data };
-                    break;
-                };
-                let rest = data.split_off(used + start);
-                data.drain(..used);
-                session.input = data;
+                session.input.push(bytes);
+                let mut input = std::mem::take(&mut session.input);
+                let (used, ran) = self.run_input(&mut peers, session, id, input.bytes(), now);
+                input.consume(used);
+                session.input = input;
+                let Ran::NeedBulk { start, len } = ran else { break };
+                let rest = session.input.split_off(start);
                 self.begin_bulk(session, len);
                 return self.consume(coordinator, participant, session, id, &rest, now);
             }
@@ -367,7 +362,7 @@ impl Core {
     fn head(&self, session: &mut Session, id: SessionId, args: Args<'_>) -> RequestHead {
         RequestHead {
             session: id,
-            seq: session.order.reserve(),
+            seq: session.reserve_reply(args.bytes_len()),
             command: self.table.index(args.at(0)).expect("the command was found by this name"),
             db: session.client.db as u16,
             proto: session.client.proto,

@@ -12,6 +12,7 @@ mod dispatch;
 mod errors;
 mod execute;
 mod glob;
+mod input;
 mod intents;
 mod keyspace;
 mod message;

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 /// Held bytes from which on it is worth looking whether most of them are dead.
 const COMPACT_MIN: usize = 64 << 10;
+/// Room for so many replies is kept while none is owed; a place takes 24 bytes.
+const SLOTS_KEPT_MAX: usize = 256;
 
 #[derive(Debug)]
 enum Slot {
@@ -111,6 +113,9 @@ impl ReplyOrder {
         if self.held.capacity() > COMPACT_MIN {
             self.held = Vec::new();
         }
+        if self.slots.capacity() > SLOTS_KEPT_MAX {
+            self.slots = VecDeque::new();
+        }
     }
 
     fn pop(&mut self) {
@@ -171,6 +176,7 @@ mod tests {
             let got: Vec<u8> = out.slices().flatten().copied().collect();
             assert_eq!(got, expected);
             assert!(order.is_empty() && order.held.is_empty());
+            assert!(order.slots.capacity() <= SLOTS_KEPT_MAX);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::args::OwnedArgs;
 use crate::command::Command;
+use crate::input::Input;
 use crate::keyspace::Millis;
 use crate::reply_order::ReplyOrder;
 use bytes::Bytes;
@@ -14,6 +15,8 @@ use std::mem::MaybeUninit;
 
 /// Replies a connection may owe before no more of its commands are run.
 const OWED_MAX: usize = 4096;
+/// And bytes of arguments that it may have on their way, which other shards keep until they can run the commands.
+const OWED_LEN_MAX: usize = 4 << 20;
 /// Unprocessed input after which a connection that cannot run commands is no longer read from.
 const INPUT_BACKLOG_MAX: usize = 64 << 10;
 /// Output that is not kept back for the sake of a fuller send.
@@ -109,7 +112,9 @@ pub struct Session {
     /// Output that the runtime has taken but not sent.
     unsent: usize,
     pub(crate) order: ReplyOrder,
-    pub(crate) input: Vec<u8>,
+    /// Length of the arguments of all commands sent away since no reply was owed.
+    owed_len: usize,
+    pub(crate) input: Input,
     pub(crate) parser: Parser,
     pub(crate) partial: Option<Box<Partial>>,
     bulk: Option<Box<Bulk>>,
@@ -149,7 +154,8 @@ impl Session {
             out: Reply::default(),
             unsent: 0,
             order: ReplyOrder::default(),
-            input: Vec::new(),
+            owed_len: 0,
+            input: Input::default(),
             parser: Parser::new(),
             partial: None,
             bulk: None,
@@ -179,8 +185,18 @@ impl Session {
         !self.in_transaction
             && (self.blocked.is_none() || self.order.is_empty())
             && self.client.close.is_none()
-            && self.order.len() < OWED_MAX
+            && (self.order.is_empty() || self.order.len() < OWED_MAX && self.owed_len <= OWED_LEN_MAX)
             && self.output_len() <= output_backlog_max
+    }
+
+    /// A place for the reply to a command that is sent away with so many bytes of arguments: its sequence number.
+    #[inline]
+    pub(crate) fn reserve_reply(&mut self, args_len: usize) -> u32 {
+        if self.order.is_empty() {
+            self.owed_len = 0;
+        }
+        self.owed_len += args_len;
+        self.order.reserve()
     }
 
     /// Whether there is something to run once it may be.

@@ -1,6 +1,6 @@
 //! A connection's input, however it is cut and however slowly its output is taken.
 
-use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId};
+use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId, slot_of};
 
 fn node(settings: Settings) -> Node {
     Node::new(NodeConfig { me: ShardId(0), shards: 1, seed: 1, settings, faults: Faults::default() })
@@ -59,4 +59,30 @@ fn a_session_held_up_by_its_output_goes_on_when_that_has_been_sent() {
     }
     assert!(output == expected, "{} bytes of {}", output.len(), expected.len());
     assert!(!node.session_state(id).unwrap().owes);
+}
+
+#[test]
+fn what_is_sent_away_unanswered_is_bounded_in_bytes() {
+    let settings = Settings::default();
+    let config = NodeConfig { me: ShardId(0), shards: 2, seed: 1, settings, faults: Faults::default() };
+    let [mut near, mut far] = [0, 1].map(|me| Node::new(NodeConfig { me: ShardId(me), ..config.clone() }));
+    let key = (0..).map(|i| format!("k{i}")).find(|key| slot_of(key.as_bytes()).0 >= 8192).unwrap();
+    let value = "v".repeat(20_000);
+    let set = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$20000\r\n{value}\r\n", key.len());
+    let id = near.open(Peer::default(), 1000);
+    let mut sent = 0;
+    while near.session_state(id).unwrap().read {
+        near.feed(id, set.as_bytes(), 1000);
+        sent += 1;
+        assert!(sent < 300, "the other shard answers nothing, and the client is still read from");
+    }
+    let (mut answered, mut rounds) = (0, 0);
+    while answered < sent {
+        far.receive(ShardId(0), near.take_outbox(ShardId(1)).unwrap(), 1000);
+        near.receive(ShardId(1), far.take_outbox(ShardId(0)).unwrap(), 1000);
+        answered += near.session_state(id).unwrap().output.take().len() / "+OK\r\n".len();
+        rounds += 1;
+    }
+    assert_eq!((answered, rounds), (sent, 2));
+    assert!(near.session_state(id).unwrap().read);
 }
