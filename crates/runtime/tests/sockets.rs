@@ -233,6 +233,39 @@ fn a_flood_does_not_keep_others_waiting() {
 }
 
 #[test]
+fn more_bytes_at_once_than_there_are_buffers_for_arrive_whole() {
+    const CLIENTS: usize = 200;
+    let server = Running::with_shards(1);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.client()).collect();
+    for round in 0..5 {
+        let value = |i: usize| pattern(60_000 + i, i + round);
+        for (i, client) in clients.iter_mut().enumerate() {
+            let key = format!("k{i}");
+            let request = command(&[b"SET", key.as_bytes(), &value(i)]);
+            // The last byte is missing: no session frees its buffers early.
+            client.socket.write_all(&request[..request.len() - 1]).unwrap();
+        }
+        for (i, client) in clients.iter_mut().enumerate() {
+            client.socket.write_all(b"\n").unwrap();
+            assert_eq!(client.reply(), b"+OK", "client {i}");
+            assert!(client.ask(&[b"GET", format!("k{i}").as_bytes()]) == value(i), "client {i}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_comes_byte_by_byte_is_understood() {
+    let server = Running::with_shards(2);
+    let mut client = server.client();
+    for byte in command(&[b"SET", b"slow", b"loris"]) {
+        client.socket.write_all(&[byte]).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(client.reply(), b"+OK");
+    assert_eq!(client.ask(&[b"GET", b"slow"]), b"loris");
+}
+
+#[test]
 fn connecting_and_leaving_leaks_no_descriptor() {
     let server = Running::with_shards(2);
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();

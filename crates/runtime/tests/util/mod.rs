@@ -7,39 +7,39 @@ use std::time::Duration;
 use corelane_runtime::server::{Server, ServerPlan};
 
 /// Far more than anything here takes; a test that hangs fails instead.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that stops when the test ends.
-pub struct Running {
+pub(crate) struct Running {
     server: Option<Server>,
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Running {
-    pub fn with_shards(shards: usize) -> Self {
+    pub(crate) fn with_shards(shards: usize) -> Self {
         Self::with_plan(shards, |_| {})
     }
 
-    pub fn with_plan(shards: usize, change: impl FnOnce(&mut ServerPlan)) -> Self {
+    pub(crate) fn with_plan(shards: usize, change: impl FnOnce(&mut ServerPlan)) -> Self {
         let (mut plan, address) = ServerPlan::local(shards, 0).unwrap();
         change(&mut plan);
         Self { server: Some(Server::start(plan).unwrap()), address }
     }
 
-    pub fn client(&self) -> Client<TcpStream> {
+    pub(crate) fn client(&self) -> Client<TcpStream> {
         Client::new(TcpStream::connect(self.address).unwrap())
     }
 
-    pub fn server(&self) -> &Server {
+    pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().unwrap()
     }
 
-    pub fn connections(&self) -> Vec<u32> {
+    pub(crate) fn connections(&self) -> Vec<u32> {
         self.server().mesh().connections().collect()
     }
 
     /// Stops the server and reports how that went.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         let server = self.server.take().unwrap();
         server.stop();
         server.join().unwrap();
@@ -57,7 +57,7 @@ impl Drop for Running {
 }
 
 /// What a client needs of a socket.
-pub trait Socket: Read + Write {
+pub(crate) trait Socket: Read + Write {
     fn split(&self) -> Self;
     fn be_patient(&self);
 }
@@ -84,28 +84,28 @@ impl Socket for std::os::unix::net::UnixStream {
 }
 
 /// Sends commands, reads replies.
-pub struct Client<S: Socket> {
-    pub socket: S,
+pub(crate) struct Client<S: Socket> {
+    pub(crate) socket: S,
     input: BufReader<S>,
 }
 
 impl<S: Socket> Client<S> {
-    pub fn new(socket: S) -> Self {
+    pub(crate) fn new(socket: S) -> Self {
         socket.be_patient();
         Self { input: BufReader::new(socket.split()), socket }
     }
 
-    pub fn send(&mut self, args: &[&[u8]]) {
+    pub(crate) fn send(&mut self, args: &[&[u8]]) {
         self.socket.write_all(&command(args)).unwrap();
     }
 
-    pub fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
+    pub(crate) fn ask(&mut self, args: &[&[u8]]) -> Vec<u8> {
         self.send(args);
         self.reply()
     }
 
     /// One reply that is a line, or a bulk string without its header; `None` for a closed connection.
-    pub fn try_reply(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn try_reply(&mut self) -> Option<Vec<u8>> {
         let mut line = Vec::new();
         std::io::BufRead::read_until(&mut self.input, b'\n', &mut line).ok()?;
         let line = line.strip_suffix(b"\r\n")?.to_vec();
@@ -120,18 +120,18 @@ impl<S: Socket> Client<S> {
         Some(bulk)
     }
 
-    pub fn reply(&mut self) -> Vec<u8> {
+    pub(crate) fn reply(&mut self) -> Vec<u8> {
         self.try_reply().expect("the server closed the connection")
     }
 
     /// True when the server has closed the connection and there is nothing more to read.
-    pub fn at_end(&mut self) -> bool {
+    pub(crate) fn at_end(&mut self) -> bool {
         matches!(self.input.read(&mut [0]), Ok(0) | Err(_))
     }
 }
 
 /// A command in the protocol's form.
-pub fn command(args: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn command(args: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
     for arg in args {
         bytes.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
@@ -142,7 +142,7 @@ pub fn command(args: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Waits until `condition` holds.
-pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !condition() {
         assert!(began.elapsed() < PATIENCE, "in vain: {what}");
