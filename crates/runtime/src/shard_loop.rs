@@ -25,6 +25,7 @@ use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
 use crate::clock::Clock;
 use crate::mesh::{Mail, MeshEnd};
 use crate::net::{Net, Turn};
+use crate::process;
 use crate::server::Serving;
 
 use meter::TurnMeter;
@@ -42,6 +43,8 @@ const PARK_FIRST: Duration = Duration::from_millis(10);
 const PARK_MAX: Duration = Duration::from_millis(40);
 /// A busy shard lets glommio's reactor run this often.
 const SERVICE_INTERVAL: Duration = Duration::from_millis(10);
+/// INFO's figures on the process are renewed this often.
+const PROCESS_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a stopping server waits for clients to take their last replies.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at whether the other shards are done too.
@@ -50,11 +53,14 @@ const FAREWELL_STEP: Duration = Duration::from_millis(1);
 const RELEASE_MAX: Duration = Duration::from_millis(300);
 /// Messages taken from one peer in a turn.
 const MAIL_PER_PEER: usize = 64;
+/// Time after which a turn takes no further messages: a peer that was faster would make each turn longer than the last.
+const MAIL_BUDGET: Duration = Duration::from_millis(1);
 
 /// One shard: its engine, its sockets, its end of the mesh.
 pub(crate) struct ShardLoop {
-    node: Node,
+    /// Comes first: its ring must be closed before the sessions' memory, into which it receives, is freed.
     net: Net,
+    node: Node,
     mesh: MeshEnd<ShardMail>,
     clock: Clock,
     parker: Parker,
@@ -72,6 +78,8 @@ pub(crate) struct ShardLoop {
     /// Nothing has happened since the last tick was set.
     quiet: bool,
     serviced: Instant,
+    /// When INFO's figures on the process were renewed.
+    process_read: Option<Instant>,
     traffic_seen: (u64, u64),
     deadline: Option<Millis>,
 }
@@ -113,6 +121,7 @@ impl ShardLoop {
             park_next: PARK_FIRST,
             quiet: false,
             serviced: Instant::now(),
+            process_read: None,
             traffic_seen: (0, 0),
             deadline: None,
         })
@@ -225,7 +234,7 @@ impl ShardLoop {
             self.node.stats_mut().parks += 1;
             let rung = self.parker.park(limit.min(self.park_next)).await?;
             self.park_next = (self.park_next * 2).min(PARK_MAX);
-            self.serviced = Instant::now();
+            self.note_service();
             // Without an event the kernel has nothing for us, and is not asked before the next park.
             self.dormant = !rung && !self.net.is_ready();
             self.waited = self.dormant;
@@ -262,10 +271,19 @@ impl ShardLoop {
         }
     }
 
+    /// glommio's reactor has run; a time, too, for what is to be done every second or so.
+    fn note_service(&mut self) {
+        self.serviced = Instant::now();
+        if self.process_read.is_none_or(|at| self.serviced - at > PROCESS_INTERVAL) {
+            self.process_read = Some(self.serviced);
+            self.node.set_process_info(process::read());
+        }
+    }
+
     /// Lets glommio's reactor run: a task that is always ready would keep it out, and yielding does not reach it.
     async fn service(&mut self) {
         glommio::timer::sleep(Duration::from_nanos(1)).await;
-        self.serviced = Instant::now();
+        self.note_service();
     }
 
     /// Stops accepting and reading, sends what is owed, and stays at the others' service until they have done the same.
@@ -287,28 +305,34 @@ impl ShardLoop {
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         self.net.close_all(&mut turn);
         if !self.net.release(RELEASE_MAX)? {
-            // The kernel may still write to this memory: it stays until the process ends.
-            std::mem::forget(self.net);
+            // The kernel may still write to this memory and into the sessions' values: it stays until the process ends.
+            std::mem::forget((self.net, self.node));
         }
         self.parker.finish().await;
         Ok(())
     }
 }
 
-/// Runs what the other shards sent. Returns whether there was anything.
+/// Runs what the other shards sent, one message of each in turn. Returns whether there was anything.
 fn drain_inboxes(net: &mut Net, turn: &mut Turn<'_>) -> bool {
-    let mut any = false;
-    for from in 0..turn.mesh.shards() {
-        for _ in 0..MAIL_PER_PEER {
-            let Some(mail) = turn.mesh.recv(from) else { break };
+    for round in 0..MAIL_PER_PEER {
+        let mut any = false;
+        for from in 0..turn.mesh.shards() {
+            let Some(mail) = turn.mesh.recv(from) else { continue };
             any = true;
             match mail {
                 Mail::Batch(batch) => turn.node.receive(ShardId(from as u16), batch, turn.now),
                 Mail::Connection(socket, kind) => net.open(socket, kind, turn),
             }
         }
+        if !any {
+            return round > 0;
+        }
+        if turn.began.elapsed() > MAIL_BUDGET {
+            break;
+        }
     }
-    any
+    true
 }
 
 /// Sends each shard what the turn has produced for it. Returns whether something had to stay because a mailbox is full.

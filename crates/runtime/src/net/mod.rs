@@ -31,6 +31,8 @@ const COMPLETIONS_PER_TURN: usize = 256;
 const TURN_BUDGET: Duration = Duration::from_micros(500);
 /// Completions between two looks at the clock.
 const BUDGET_CHECK_INTERVAL: usize = 16;
+/// A completion with so many bytes has it looked at too: a full buffer of short commands takes a millisecond.
+const MUCH_DATA_LEN: i32 = 8 << 10;
 
 /// What the socket path needs of the configuration.
 #[derive(Copy, Clone, Debug)]
@@ -186,7 +188,8 @@ impl Net {
             handled += 1;
             ticks += usize::from(completion.token == Token::TICK);
             self.dispatch(completion, turn);
-            if handled % BUDGET_CHECK_INTERVAL == 0 && turn.began.elapsed() > TURN_BUDGET {
+            let look = completion.result >= MUCH_DATA_LEN || handled % BUDGET_CHECK_INTERVAL == 0;
+            if look && turn.began.elapsed() > TURN_BUDGET {
                 break;
             }
         }

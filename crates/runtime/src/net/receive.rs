@@ -71,7 +71,7 @@ impl Net {
             }
             connection.active_s = turn.now_s();
             connection.note_read(len, BUFFER_LEN, self.turn, FULL_READS_MAX);
-            if len == BUFFER_LEN || connection.unrest > 0 {
+            if len == BUFFER_LEN || connection.unrest > 0 || connection.wants_bulk {
                 connection.wants_bulk = wants_bulk(id, turn);
             }
         }
