@@ -159,9 +159,9 @@ mod tests {
                     0 => out.raw(text.as_bytes()),
                     _ => open.push((order.reserve(), text)),
                 }
-                while !open.is_empty() && rng.next() % 2 == 0 {
+                while !open.is_empty() && rng.next().is_multiple_of(2) {
                     let (seq, text) = open.swap_remove(rng.next() as usize % open.len());
-                    if rng.next() % 4 == 0 {
+                    if rng.next().is_multiple_of(4) {
                         let mut reply = Reply::default();
                         reply.raw(text.as_bytes());
                         order.deliver_large(seq, reply, &mut out);

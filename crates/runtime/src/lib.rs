@@ -32,6 +32,8 @@ pub mod server;
 pub mod clock;
 
 #[cfg(not(loom))]
+mod process;
+#[cfg(not(loom))]
 mod shard_loop;
 
 #[cfg(not(loom))]

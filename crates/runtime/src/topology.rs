@@ -117,7 +117,7 @@ fn parse(list: &str) -> Result<Vec<usize>, TopologyError> {
     Ok(cpus)
 }
 
-/// The inverse of [`parse`]: `cpus` is ascending.
+/// The inverse of `parse`: `cpus` is ascending.
 #[must_use]
 pub fn ranges(cpus: &[usize]) -> String {
     let runs = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {

@@ -70,7 +70,7 @@ const MAKERS: &[Make] = &[
     |_, _| Operation::new(vec!["RANDOMKEY".into()], Keys::All),
     |_, r| {
         // Rarely, or there would be nothing left to look at.
-        let name = if r.next() % 4 == 0 { "FLUSHALL" } else { "DBSIZE" };
+        let name = if r.next().is_multiple_of(4) { "FLUSHALL" } else { "DBSIZE" };
         Operation::new(vec![name.into()], Keys::All)
     },
 ];

@@ -236,7 +236,7 @@ impl World {
         for link in 0..shards * shards {
             let (from, to) = (link / shards, link % shards);
             if from != to
-                && self.rng.next() % 4 != 0
+                && !self.rng.next().is_multiple_of(4)
                 && let Some(batch) = self.nodes[from].take_outbox(ShardId(to as u16))
             {
                 self.links[link].push_back(batch);
