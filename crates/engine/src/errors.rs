@@ -72,7 +72,7 @@ impl Error {
         Self::Text(Cow::Owned(text))
     }
 
-    /// `before`, a word of the client as [`echoed`] shows it, `after`.
+    /// `before`, a word of the client up to its first NUL, `after`.
     pub fn echo(before: &str, word: &[u8], after: &str) -> Self {
         Self::Echo([before.as_bytes(), echoed(word), after.as_bytes()].concat().into())
     }

@@ -2,11 +2,12 @@
 
 use super::object::encoding_name;
 use crate::args::Args;
-use crate::command::{Command, Flags, Flow, Plan};
+use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
 use crate::ctx::{Ctx, HostRequest, SessionCtx};
 use crate::errors::Error;
 use crate::glob::glob_match;
 use crate::slot::{Slot, slot_of};
+use crate::stats::ShardStats;
 use corelane_resp::Reply;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
@@ -19,18 +20,32 @@ pub(super) const COMMANDS: &[Command] = &[
         group: "server",
         summary: "Holds the commands on the configuration.",
         complexity: "Depends on subcommand.",
-        subcommands: &[Command {
-            name: "get",
-            arity: -3,
-            flags: ADMIN,
-            plan: Plan::Session(config_get),
-            since: "2.0.0",
-            group: "server",
-            summary: "Tells the values of settings.",
-            complexity: "O(N) when N is the number of configuration parameters provided",
-            syntax: "parameter [parameter ...]",
-            ..Command::DEFAULT
-        }],
+        subcommands: &[
+            Command {
+                name: "get",
+                arity: -3,
+                flags: ADMIN,
+                plan: Plan::Session(config_get),
+                since: "2.0.0",
+                group: "server",
+                summary: "Tells the values of settings.",
+                complexity: "O(N) when N is the number of configuration parameters provided",
+                syntax: "parameter [parameter ...]",
+                ..Command::DEFAULT
+            },
+            Command {
+                name: "resetstat",
+                arity: 2,
+                flags: ADMIN,
+                plan: Plan::EachShard { part: reset_stats, merge: Merge::AllOk },
+                scope: Scope::Nothing,
+                since: "2.0.0",
+                group: "server",
+                summary: "Sets the counters of INFO to zero on all shards.",
+                tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+                ..Command::DEFAULT
+            },
+        ],
         ..Command::DEFAULT
     },
     Command {
@@ -75,6 +90,13 @@ fn config_get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Re
         reply.bulk(value.as_bytes());
     }
     Ok(())
+}
+
+fn reset_stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.stats = ShardStats::default();
+    ctx.shard.keyspace.expired = 0;
+    reply.ok();
+    Ok(Flow::Done)
 }
 
 /// The engine's clock counts milliseconds and never goes back; the reply's microseconds are those it has.

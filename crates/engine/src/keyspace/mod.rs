@@ -103,7 +103,7 @@ impl Keyspace {
         self.dbs[db].stats()
     }
 
-    /// Loads what lookups of these keys (hash and slot; at most [`WARM_MAX`]) will read into the processor's cache.
+    /// Loads what lookups of these keys (hash and slot; at most `WARM_MAX`) will read into the processor's cache.
     #[inline]
     pub fn warm(&self, db: usize, keys: &[(u64, Slot)]) {
         self.dbs[db].warm(keys);
