@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   ring     [addr len bid tail] [addr len bid -] …     BUFFERS_MAX entries of 16 bytes, shared with the kernel
-//!   memory   | 16 KiB | 64 | 16 KiB | 64 | …            a cache line of padding between buffers
+//!   memory   | 17 KiB | 64 | 17 KiB | 64 | …            a cache line of padding between buffers
 //! ```
 //! The padding gives consecutive buffers different cache sets: small requests touch only the first lines of a buffer,
-//! and at a stride of 16 KiB these would all compete for the same few ways of the first-level cache.
+//! and at a stride of whole pages these would all compete for the same few ways of the first-level cache.
 
 use std::io;
 use std::ptr::NonNull;
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use io_uring::{IoUring, types::BufRingEntry};
 
-/// Bytes of one buffer.
-pub(crate) const BUFFER_LEN: usize = 16 << 10;
+/// Bytes of one buffer: a value of 16 KiB and the command around it, which then needs no second receive and no copy.
+pub(crate) const BUFFER_LEN: usize = 17 << 10;
 /// Buffers that are there from the start, and again after an idle time.
 pub(crate) const BUFFERS_MIN: u16 = 64;
-/// Buffers at most: 16 MiB per shard.
+/// Buffers at most: 17 MiB per shard.
 pub(crate) const BUFFERS_MAX: u16 = 1024;
 /// The one buffer group of a shard's ring.
 pub(crate) const GROUP: u16 = 0;
