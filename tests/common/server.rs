@@ -67,7 +67,9 @@ impl Server {
     fn await_first_reply(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_millis(START_MS_MAX);
         while Instant::now() < deadline && self.exit_status().is_none() {
-            if let Ok(mut client) = Client::try_connect(self.port) {
+            // Both servers say so once all of them is up: until then, descriptors are still to come.
+            let ready = self.log().to_lowercase().contains("ready");
+            if ready && let Ok(mut client) = Client::try_connect(self.port) {
                 client.check("PING", "+PONG\r\n");
                 return self.exit_status().is_none();
             }

@@ -7,3 +7,4 @@ mod common;
 mod clients;
 mod leaks;
 mod lifecycle;
+mod soak;
