@@ -69,6 +69,8 @@ pub(crate) struct ShardLoop {
     serving: Serving,
     /// Something was done since the last sleep.
     active: bool,
+    /// In the last turn that did something, other shards were asked for something.
+    awaiting: bool,
     /// Completions have been waited for and not been looked at: the next turn need not call the kernel first.
     waited: bool,
     /// The last park ended without an event, and nothing has been submitted since.
@@ -81,7 +83,7 @@ pub(crate) struct ShardLoop {
     /// When INFO's figures on the process were renewed.
     process_read: Option<Instant>,
     traffic_seen: (u64, u64),
-    deadline: Option<Millis>,
+    sweep_at: Option<Millis>,
 }
 
 /// How a turn ended.
@@ -116,6 +118,7 @@ impl ShardLoop {
             spin: Spin::new(busy_poll),
             serving,
             active: false,
+            awaiting: false,
             waited: false,
             dormant: false,
             park_next: PARK_FIRST,
@@ -123,7 +126,7 @@ impl ShardLoop {
             serviced: Instant::now(),
             process_read: None,
             traffic_seen: (0, 0),
-            deadline: None,
+            sweep_at: None,
         })
     }
 
@@ -157,6 +160,7 @@ impl ShardLoop {
         }
         let now = self.clock.at(began);
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
+        let asked_before = turn.node.stats_mut().hops_out;
         let mut active = self.net.process(&mut turn);
         active |= drain_inboxes(&mut self.net, &mut turn);
         let mut busy = turn.node.tick(now);
@@ -165,9 +169,10 @@ impl ShardLoop {
         if turn.mesh.shards() > 1 {
             busy |= send_batches(&mut turn);
         }
-        self.deadline = [sweep_at, self.node.next_deadline(now)].into_iter().flatten().min();
+        self.sweep_at = sweep_at;
         self.settle();
         if active {
+            self.awaiting = self.node.stats_mut().hops_out != asked_before;
             self.active = true;
             self.quiet = false;
             self.park_next = PARK_FIRST;
@@ -200,12 +205,8 @@ impl ShardLoop {
         if self.spin()? {
             return Ok(());
         }
-        let limit = self.sleep_limit();
-        if limit.is_zero() {
-            return Ok(());
-        }
         if self.quiet && !self.net.is_ticking() {
-            return self.park(limit).await;
+            return self.park().await;
         }
         if self.mesh.begin_wait() {
             if !self.net.is_ticking() {
@@ -220,8 +221,9 @@ impl ShardLoop {
         Ok(())
     }
 
-    async fn park(&mut self, limit: Duration) -> io::Result<()> {
-        if !self.mesh.begin_park() {
+    async fn park(&mut self) -> io::Result<()> {
+        let limit = self.park_limit();
+        if limit.is_zero() || !self.mesh.begin_park() {
             return Ok(());
         }
         self.net.notify(true);
@@ -232,7 +234,7 @@ impl ShardLoop {
         if !self.net.is_ready() {
             self.net.trim_buffers();
             self.node.stats_mut().parks += 1;
-            let rung = self.parker.park(limit.min(self.park_next)).await?;
+            let rung = self.parker.park(limit).await?;
             self.park_next = (self.park_next * 2).min(PARK_MAX);
             self.note_service();
             // Without an event the kernel has nothing for us, and is not asked before the next park.
@@ -246,16 +248,13 @@ impl ShardLoop {
 
     /// Looks for work a little longer, if that is likely to pay; true when some came.
     fn spin(&mut self) -> io::Result<bool> {
-        let limit = self.spin.limit(std::mem::take(&mut self.active));
-        if limit.is_zero() {
-            return Ok(false);
-        }
+        let active = std::mem::take(&mut self.active);
+        let Some(mut attempt) = self.spin.attempt(active, self.awaiting) else { return Ok(false) };
         if self.net.has_queued() {
             self.net.submit()?;
         }
-        let began = Instant::now();
         let mut came = false;
-        while !came && began.elapsed() < limit {
+        while !came && attempt.goes_on(Instant::now()) {
             std::thread::yield_now();
             came = self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested();
         }
@@ -263,12 +262,13 @@ impl ShardLoop {
         Ok(came)
     }
 
-    /// How long there will be nothing to do unless something arrives.
-    fn sleep_limit(&self) -> Duration {
-        match self.deadline {
-            None => PARK_MAX,
-            Some(deadline) => Duration::from_millis(deadline.saturating_sub(self.clock.now_ms())),
-        }
+    /// How long there will be nothing to do unless something arrives, at most as long as a park may take. Waits in the ring
+    /// need not know: their tick is as short as any deadline.
+    fn park_limit(&self) -> Duration {
+        let now = self.clock.now_ms();
+        let deadline = [self.sweep_at, self.node.next_deadline(now)].into_iter().flatten().min();
+        let until = deadline.map(|deadline| Duration::from_millis(deadline.saturating_sub(now)));
+        until.map_or(self.park_next, |until| until.min(self.park_next))
     }
 
     /// glommio's reactor has run; a time, too, for what is to be done every second or so.
