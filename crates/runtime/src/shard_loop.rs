@@ -249,16 +249,19 @@ impl ShardLoop {
     /// Looks for work a little longer, if that is likely to pay; true when some came.
     fn spin(&mut self) -> io::Result<bool> {
         let active = std::mem::take(&mut self.active);
-        let Some(mut attempt) = self.spin.attempt(active, self.awaiting) else { return Ok(false) };
+        let attempt = self.spin.attempt(active, self.awaiting, Instant::now());
+        let Some(mut attempt) = attempt else { return Ok(false) };
         if self.net.has_queued() {
             self.net.submit()?;
         }
         let mut came = false;
-        while !came && attempt.goes_on(Instant::now()) {
+        let mut goes_on = true;
+        while !came && goes_on {
             std::thread::yield_now();
             came = self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested();
+            goes_on = attempt.goes_on(Instant::now());
         }
-        self.spin.note(came);
+        self.spin.note(&attempt, came);
         Ok(came)
     }
 
