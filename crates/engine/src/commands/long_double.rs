@@ -50,26 +50,15 @@ fn parse_magnitude(text: &str) -> Option<X87DoubleExtended> {
         None => split_exponent(text, 'e'),
     };
     let is_digit = |c: char| if hex.is_some() { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
-    let digits = mantissa.chars().filter(|c| *c != '.').count();
-    let points = mantissa.len() - digits;
-    if digits == 0 || points > 1 || !mantissa.chars().all(|c| c == '.' || is_digit(c)) {
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if whole.len() + fraction.len() == 0 || !whole.chars().chain(fraction.chars()).all(is_digit) {
         return None;
     }
-    let exponent = match exponent {
-        None => "0".to_owned(),
-        Some(exponent) => {
-            let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-            if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_digit()) {
-                return None;
-            }
-            // More than this is out of range either way, and the parser behind has limits of its own.
-            let clamped = digits.parse::<u64>().unwrap_or(u64::MAX).min(20_000);
-            format!("{}{clamped}", if exponent.starts_with('-') { "-" } else { "" })
-        }
-    };
+    let exponent = exponent.map_or(Some(0), parse_exponent)?;
     let normal = match hex {
-        Some(_) => format!("0x{mantissa}p{exponent}"),
-        None => format!("{mantissa}e{exponent}"),
+        Some(_) => normal_hex(whole, fraction, exponent),
+        // With as many digits as a text can have, this much is out of range either way.
+        None => format!("{whole}.{fraction}e{}", exponent.clamp(-20_000, 20_000)),
     };
     let parsed: X87DoubleExtended = normal.parse().ok()?;
     // Out of range is refused, as `strtold` reports ERANGE.
@@ -77,6 +66,32 @@ fn parse_magnitude(text: &str) -> Option<X87DoubleExtended> {
         return None;
     }
     Some(parsed)
+}
+
+/// Digits with or without a sign; more than any text could make up for counts as 10^12.
+fn parse_exponent(text: &str) -> Option<i64> {
+    const FAR: i64 = 1_000_000_000_000;
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let magnitude = digits.parse::<i64>().unwrap_or(FAR).min(FAR);
+    Some(if text.starts_with('-') { -magnitude } else { magnitude })
+}
+
+/// The hexadecimal number `whole.fraction` × 2^exponent, short enough for a parser whose exponents are 16 bits wide: zeros
+/// in front are left out, and all digits beyond what rounding looks at are one that says whether any is not zero.
+fn normal_hex(whole: &str, fraction: &str, exponent: i64) -> String {
+    /// Enough for 64 bits of mantissa, whatever the first digit, and the bit that decides on rounding.
+    const DIGITS_MAX: usize = 20;
+    let digits = format!("{whole}{fraction}");
+    let significant = digits.trim_start_matches('0');
+    let zeros = digits.len() - significant.len();
+    let (kept, rest) = significant.split_at(significant.len().min(DIGITS_MAX));
+    let sticky = u8::from(rest.bytes().any(|digit| digit != b'0'));
+    // The value is 0.kept × 2^exponent from here on. Beyond the clamp it is out of range either way.
+    let exponent = exponent + 4 * (whole.len() as i64 - zeros as i64);
+    format!("0x0.{kept}{sticky}p{}", exponent.clamp(-20_000, 20_000))
 }
 
 fn split_exponent(text: &str, mark: char) -> (&str, Option<&str>) {
@@ -184,6 +199,20 @@ mod tests {
         ] {
             assert_eq!(sum(a, b), expected, "{a} + {b}");
         }
+    }
+
+    /// The exponent of a hexadecimal number may be far outside the range of the number itself.
+    #[test]
+    fn long_hexadecimal_numbers_keep_their_exponents() {
+        let zeros = "0".repeat(5000);
+        assert_eq!(sum(&format!("0x1{zeros}p-20000"), "0"), "1");
+        assert_eq!(sum(&format!("0x0.{zeros}8p20004"), "0"), "8");
+        assert_eq!(sum(&format!("0x1{zeros}p-36440"), "0"), "0");
+        assert!(LongDouble::parse(format!("0x1{zeros}").as_bytes()).is_none());
+        assert!(LongDouble::parse(format!("0x1{zeros}p-40000").as_bytes()).is_none());
+        // Half of the last bit, and a bit more, five thousand digits behind.
+        assert_eq!(sum(&format!("0x10000000000000000.8{zeros}"), "0"), "18446744073709551616");
+        assert_eq!(sum(&format!("0x10000000000000001.{zeros}1"), "0"), "18446744073709551618");
     }
 
     #[test]

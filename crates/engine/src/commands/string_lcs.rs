@@ -6,10 +6,8 @@ use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Merge, Plan}
 use crate::ctx::{Ctx, PartResult};
 use crate::errors::Error;
 use crate::settings::Settings;
+use bytes::Bytes;
 use corelane_resp::{Frame, Reply, decode};
-
-/// Bytes of the table of lengths, as Valkey limits it.
-const TABLE_BYTES_MAX: usize = 4 << 30;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "lcs",
@@ -65,32 +63,60 @@ impl Options {
     }
 }
 
-/// A part's reply: the strings at its keys, absent ones empty.
+/// A part's reply: the longest string in bytes that a client may send, then the strings at its keys, absent ones empty.
+/// A string that is too long whatever it is compared with is refused before it is copied.
 fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let bytes_max = ctx.shard.settings.proto_max_bulk_len;
+    reply.int(bytes_max as i64);
     for idx in ctx.keys.indices() {
-        write_string(ctx, args.at(idx), reply)
-            .map_err(|_| Error::text("ERR The specified keys must contain string values"))?;
+        let key = ctx.key(args.at(idx));
+        if let Some(entry) = ctx.find(key) {
+            let string =
+                entry.string().ok_or(Error::text("ERR The specified keys must contain string values"))?;
+            cells(string.len(), 0, bytes_max)?;
+        }
+        write_string(ctx, args.at(idx), reply)?;
     }
     Ok(Flow::Done)
 }
 
+/// How many lengths the table of two strings has, if it may have that many: it is limited as strings are.
+fn cells(a_len: usize, b_len: usize, bytes_max: usize) -> Result<usize, Error> {
+    if a_len.max(b_len) >= u32::MAX as usize - 1 {
+        return Err(Error::text("ERR String too long for LCS"));
+    }
+    let cells = (a_len + 1) * (b_len + 1);
+    if cells > bytes_max / size_of::<u32>() {
+        return Err(Error::text(
+            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
+        ));
+    }
+    Ok(cells)
+}
+
 fn compare(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    let mut strings: [Vec<u8>; 2] = Default::default();
+    let (mut strings, mut bytes_max): ([Bytes; 2], usize) = Default::default();
     for part in parts {
-        let bytes: Vec<u8> = part.reply.slices().flatten().copied().collect();
+        let bytes = part.reply.slices().collect::<Vec<_>>().concat();
         let mut at = 0;
-        for key in &part.keys {
-            let Ok(Some((frame, len))) = decode(&bytes[at..]) else { break };
+        let mut next = || {
+            let (frame, len) = decode(&bytes[at..]).ok().flatten().expect("a part writes whole replies");
             at += len;
-            if let Frame::Bulk(value) = frame {
-                strings[*key as usize - 1] = value.to_vec();
+            frame
+        };
+        if let Frame::Int(max) = next() {
+            bytes_max = max as usize;
+        }
+        for key in &part.keys {
+            if let Frame::Bulk(value) = next() {
+                strings[*key as usize - 1] = value;
             }
         }
     }
     let options = Options::parse(args).unwrap_or_default();
-    match Table::new(&strings[0], &strings[1]) {
-        Some(table) => table.write(options, reply),
-        None => reply.error("ERR String too long for LCS"),
+    match Table::new(&strings[0], &strings[1], bytes_max) {
+        Ok(table) => table.write(options, reply),
+        Err(error) => reply.error_bytes(&error.wire()),
     }
 }
 
@@ -109,12 +135,12 @@ struct Match {
 }
 
 impl<'a> Table<'a> {
-    fn new(a: &'a [u8], b: &'a [u8]) -> Option<Self> {
-        let cells = (a.len() + 1).checked_mul(b.len() + 1)?;
+    fn new(a: &'a [u8], b: &'a [u8], bytes_max: usize) -> Result<Self, Error> {
+        let cells = cells(a.len(), b.len(), bytes_max)?;
         let mut lens = Vec::new();
-        if cells > TABLE_BYTES_MAX / size_of::<u32>() || lens.try_reserve_exact(cells).is_err() {
-            return None;
-        }
+        lens.try_reserve_exact(cells).map_err(|_| {
+            Error::text("ERR Insufficient memory, failed allocating transient memory for LCS")
+        })?;
         lens.resize(cells, 0);
         let width = b.len() + 1;
         for i in 1..=a.len() {
@@ -127,7 +153,7 @@ impl<'a> Table<'a> {
                 };
             }
         }
-        Some(Self { a, b, lens })
+        Ok(Self { a, b, lens })
     }
 
     fn len_at(&self, i: usize, j: usize) -> u32 {
@@ -208,5 +234,27 @@ mod tests {
             ("LCS a b MINMATCHLEN", "-ERR syntax error"),
             ("LCS a b MINMATCHLEN x", "-ERR value is not an integer or out of range"),
         ]);
+    }
+
+    #[test]
+    fn tables_larger_than_a_string_may_be_are_refused() {
+        let too_large = "-ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
+        check_all(&[
+            // 30 001 × 4 474 lengths of four bytes: 536 897 896 bytes.
+            ("SETRANGE a 29999 x\nSETRANGE b 4472 x", ":30000\n:4473"),
+            ("LCS a b LEN", too_large),
+            ("LCS a b IDX", too_large),
+            ("LCS a missing LEN", ":0"),
+            // Too long beside an empty string.
+            ("SETRANGE c 134217727 x", ":134217728"),
+            ("LCS c missing LEN", too_large),
+        ]);
+    }
+
+    #[test]
+    fn the_limit_itself_is_allowed() {
+        assert_eq!(super::cells(3, 4, 80), Ok(20));
+        assert!(super::cells(3, 4, 79).is_err());
+        assert!(super::cells(u32::MAX as usize, 0, usize::MAX).is_err());
     }
 }
