@@ -171,7 +171,7 @@ impl Db {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
             self.counts.add(key.slot, &entry);
-            node.insert(key.hash, entry, |bytes| hasher.hash(bytes));
+            node.insert(key.hash, entry, key.slot.0, |bytes| hasher.hash(bytes));
         }
         if expiry.is_some() { self.sweep_a_little(now, hasher) } else { 0 }
     }

@@ -3,7 +3,7 @@
 //! A leaf is one array of words kept sorted by a 16-bit piece of the hash, the tag, with gaps: linear probing from a
 //! home position that grows with the tag, insertion in tag order (ordered hash tables, Amble and Knuth 1974; the
 //! home needs nothing but the tag, so a leaf is resized without touching an entry). A leaf that outgrows
-//! [`LEAF_LEN_MAX`] becomes a branch of 256 nodes by the next eight bits, as in a hash trie, so that no resize, however
+//! its limit ([`leaf_len_max`]) becomes a branch of 256 nodes by the next eight bits, as in a hash trie, so that no resize, however
 //! many keys share one hash tag, is longer than one leaf. The order is that of the whole hash at every size, hence a
 //! scan that remembers a position in it misses nothing whatever happens in between.
 //!
@@ -13,8 +13,9 @@
 use super::entry::Entry;
 use super::word::{EntryMut, EntryRef, Word};
 
-/// Entries a leaf holds before it is split; splitting reads every key once (about 1 ms).
-pub(super) const LEAF_LEN_MAX: usize = 8192;
+/// Entries that every leaf holds before it is split, and up to twice as many more. A split reads every key once, which takes
+/// up to a millisecond.
+const LEAF_LEN_MIN: usize = 2048;
 const FANOUT: usize = 256;
 const LEVEL_BITS: u32 = 8;
 /// Levels below which a leaf is no longer split, for want of hash bits.
@@ -48,6 +49,14 @@ const fn tag_at(hash: u64, level: u32) -> u16 {
 #[inline]
 const fn child_at(hash: u64, level: u32) -> usize {
     ((hash << (LEVEL_BITS * level)) >> 56) as usize
+}
+
+/// Entries that one leaf holds before it is split, between 2048 and 6143. Leaves fill evenly, so that with one limit for
+/// all of them many would be split in one turn.
+const fn leaf_len_max(salt: u16, hash: u64, level: u32) -> usize {
+    let path = if level == 0 { 0 } else { hash >> (u64::BITS - LEVEL_BITS * level) };
+    let mixed = (path << 16 | salt as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    LEAF_LEN_MIN + ((mixed >> 32) as usize % (2 * LEAF_LEN_MIN))
 }
 
 /// The least capacity of at least `words` that the allocator has a size class for: 4, 8, then four steps per doubling.
@@ -282,8 +291,9 @@ impl Node {
         }
     }
 
-    /// Puts a new entry in; its key must not be there. `hash_of` is asked for the other keys' hashes on a split.
-    pub(super) fn insert(&mut self, hash: u64, entry: Entry, hash_of: impl Fn(&[u8]) -> u64) {
+    /// Puts a new entry in; its key must not be there. `hash_of` is asked for the other keys' hashes on a split; `salt` is
+    /// always the same for this table, and another one for others.
+    pub(super) fn insert(&mut self, hash: u64, entry: Entry, salt: u16, hash_of: impl Fn(&[u8]) -> u64) {
         let (mut node, mut level) = (self, 0);
         while let Self::Branch(children) = node {
             node = &mut children[child_at(hash, level)];
@@ -291,7 +301,8 @@ impl Node {
         }
         let Self::Leaf(leaf) = node else { return };
         leaf.insert(tag_at(hash, level), entry);
-        if leaf.len as usize > LEAF_LEN_MAX && level < LEVEL_MAX {
+        let len = leaf.len as usize;
+        if len > LEAF_LEN_MIN && level < LEVEL_MAX && len > leaf_len_max(salt, hash, level) {
             let mut children: Box<[Self; FANOUT]> = Box::new(std::array::from_fn(|_| Self::default()));
             for entry in leaf.words.iter_mut().filter_map(Word::take) {
                 let hash = hash_of(entry.key());
@@ -492,7 +503,7 @@ mod tests {
             for (add, key) in ops {
                 let key = [b'k', key];
                 if add && node.find(squeeze(&key), &key).is_none() {
-                    node.insert(squeeze(&key), entry(&key), squeeze);
+                    node.insert(squeeze(&key), entry(&key), 0, squeeze);
                     model.insert(key, ());
                 } else if !add {
                     prop_assert_eq!(node.remove(squeeze(&key), &key).is_some(), model.remove(&key).is_some());
@@ -510,7 +521,7 @@ mod tests {
         let mut node = Node::default();
         let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
         for key in &keys {
-            node.insert(hash(key), entry(key), hash);
+            node.insert(hash(key), entry(key), 0, hash);
         }
         assert!(matches!(node, Node::Branch(_)));
         let (mut seen, mut from) = (Vec::new(), Some(0));
@@ -535,7 +546,7 @@ mod tests {
         let mut node = Node::default();
         let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
         for key in &keys {
-            node.insert(hash_of(key), entry(key), hash_of);
+            node.insert(hash_of(key), entry(key), 0, hash_of);
         }
         for bits in [10, 18, 20, 26] {
             let (first, last) = (0x2_AAAA_AAAA_AAAA, 0x2_AAAA_AAAA_AAAA | u64::MAX >> bits);
@@ -557,10 +568,24 @@ mod tests {
     }
 
     #[test]
+    fn leaves_are_split_at_different_times() {
+        // As many inserts as fill all leaves of a branch meet few splits in any stretch of them.
+        let mut limits: Vec<usize> = (0..256).map(|child| leaf_len_max(7, child << 56, 1)).collect();
+        limits.extend((0..16_384).map(|slot| leaf_len_max(slot, 0, 0)));
+        assert!(limits.iter().all(|limit| (LEAF_LEN_MIN..3 * LEAF_LEN_MIN).contains(limit)));
+        for (some, most) in [(&limits[..256], 10), (&limits[256..], 200)] {
+            for from in (LEAF_LEN_MIN..3 * LEAF_LEN_MIN).step_by(32) {
+                let together = some.iter().filter(|limit| (from..from + 32).contains(*limit)).count();
+                assert!(together <= most, "{together} of {} from {from} on", some.len());
+            }
+        }
+    }
+
+    #[test]
     fn tables_cost_about_ten_bytes_a_key_at_every_size() {
         let mut node = Node::default();
         for key in 0..8000u32 {
-            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), hash);
+            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), 0, hash);
             if key >= 100 {
                 let per_key = node.table_bytes() as f64 / f64::from(key + 1);
                 assert!((8.0..13.0).contains(&per_key), "{per_key} bytes at {key} keys");
@@ -572,7 +597,7 @@ mod tests {
     fn deleting_shrinks_and_freeing_is_bounded() {
         let mut node = Node::default();
         for key in 0..20_000u32 {
-            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), hash);
+            node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), 0, hash);
         }
         let full = node.table_bytes();
         for key in 0..19_000u32 {
