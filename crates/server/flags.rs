@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use corelane_runtime::listen::Accept;
 use corelane_runtime::options::{ServerOptions, parse_bytes, parse_mode, parse_output_limit};
 use corelane_runtime::topology::Placement;
 
@@ -28,15 +29,18 @@ pub(crate) struct Flags {
     /// Permissions of the Unix socket, octal
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     unixsocketperm: Option<u32>,
-    /// Number of shards, each with a thread of its own [default: one per CPU]
+    /// Number of shards, each with a thread of its own [default: one per core, no more than the cgroup's CPU quota]
     #[arg(long, value_name = "N")]
     shards: Option<usize>,
     /// CPUs for the shards, such as 0-3,8 [default: all that this process may use]
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// How shards are bound to CPUs
-    #[arg(long, value_enum, default_value_t = PlacementFlag::Logical)]
+    /// How shards are spread over the CPUs
+    #[arg(long, value_enum, default_value_t = PlacementFlag::Physical)]
     placement: PlacementFlag,
+    /// Which shards accept connections
+    #[arg(long, value_enum, default_value_t = AcceptFlag::Reuseport)]
+    accept: AcceptFlag,
     /// Microseconds that a shard without work spins before it sleeps
     #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     busy_poll_us: u32,
@@ -69,10 +73,21 @@ pub(crate) struct Flags {
 /// [`Placement`] as a word.
 #[derive(Copy, Clone, Debug, ValueEnum)]
 enum PlacementFlag {
-    /// Each shard on a CPU of its own
+    /// One per physical core
+    Physical,
+    /// One per CPU, two on a core with two threads
     Logical,
     /// Wherever the scheduler puts them
     Float,
+}
+
+/// [`Accept`] as a word.
+#[derive(Copy, Clone, Debug, ValueEnum)]
+enum AcceptFlag {
+    /// Each on a socket of its own, and the kernel spreads connections
+    Reuseport,
+    /// The first, which hands them on
+    Single,
 }
 
 impl Flags {
@@ -86,8 +101,13 @@ impl Flags {
             shards: self.shards,
             cpus: self.cpus,
             placement: match self.placement {
+                PlacementFlag::Physical => Placement::Physical,
                 PlacementFlag::Logical => Placement::Logical,
                 PlacementFlag::Float => Placement::Float,
+            },
+            accept: match self.accept {
+                AcceptFlag::Reuseport => Accept::Reuseport,
+                AcceptFlag::Single => Accept::Single,
             },
             maxclients: self.maxclients,
             databases: self.databases as usize,

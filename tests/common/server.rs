@@ -36,10 +36,17 @@ impl Server {
 
     /// Our server with further flags.
     pub(crate) fn ours_with(shards: usize, flags: &[&str]) -> Self {
+        Self::ours_changed(shards, |command| {
+            command.args(flags);
+        })
+    }
+
+    /// Our server, started by a command that `change` has had in its hands.
+    pub(crate) fn ours_changed(shards: usize, change: impl Fn(&mut Command)) -> Self {
         let name = format!("corelane with {shards} shard{}", if shards == 1 { "" } else { "s" });
         Self::start(&name, |port, dir| {
             let mut command = ours_command(port, shards, dir);
-            command.args(flags);
+            change(&mut command);
             command
         })
     }
@@ -50,7 +57,8 @@ impl Server {
         Some(Self::start("Valkey", |port, dir| valkey_command(&program, port, dir)))
     }
 
-    fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Self {
+    /// Any server, by the command for a port and a directory.
+    pub(crate) fn start(name: &str, command: impl Fn(u16, &Path) -> Command) -> Self {
         for attempt in 1..=START_ATTEMPTS {
             let port = free_port();
             let dir = scratch_dir(&port.to_string());

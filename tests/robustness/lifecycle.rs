@@ -1,9 +1,6 @@
-//! Starting and ending: start-up failures in one sentence, SIGTERM under load, a panicking command.
+//! Ending: SIGTERM under load, a panicking command. Failures of the start: `tests/startup`.
 
-use std::fs;
 use std::io::Write;
-use std::net::TcpListener;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::common::client::Outcome;
@@ -62,93 +59,6 @@ fn what_was_read_before_sigterm_is_answered() {
     assert!(rest.is_empty(), "nothing was asked: {}", rest.escape_ascii());
     let status = server.await_exit(EXIT_MS_MAX).expect("an exit");
     assert_eq!(status.code(), Some(0), "{status}, log:\n{}", server.log());
-}
-
-/// Runs our server with `command` until it exits, which it must; its exit code and stderr.
-fn failed_start(mut command: Command, label: &str) -> (Option<i32>, String) {
-    let dir = server::scratch_dir(label);
-    command.current_dir(&dir);
-    let mut child = server::spawn(command, &dir);
-    let status = server::poll(EXIT_MS_MAX, || child.try_wait().expect("the state of a child"));
-    if status.is_none() {
-        child.kill().expect("a running child");
-        child.wait().expect("an exit");
-    }
-    let stderr = fs::read_to_string(dir.join("stderr")).expect("text on stderr");
-    fs::remove_dir_all(&dir).expect("the directory made above");
-    let status = status.unwrap_or_else(|| panic!("{label}: it runs, stderr:\n{stderr}"));
-    (status.code(), stderr)
-}
-
-/// A start-up failure: exit code 1, one line on stderr, naming `names`.
-fn assert_fails_in_one_sentence(command: Command, label: &str, names: &[&str]) {
-    let (code, stderr) = failed_start(command, label);
-    assert_eq!(code, Some(1), "{label}: {stderr}");
-    assert_eq!(stderr.trim().lines().count(), 1, "{label}: {stderr}");
-    for name in names {
-        assert!(stderr.to_lowercase().contains(name), "{label}: no {name:?} in {stderr}");
-    }
-}
-
-fn ours(port: u16, flags: &[&str]) -> Command {
-    let mut command = server::ours_command(port, 1, std::path::Path::new("."));
-    command.args(flags);
-    command
-}
-
-#[test]
-fn a_busy_port_is_one_sentence() {
-    if server::stand_in() {
-        return;
-    }
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    assert_fails_in_one_sentence(ours(port, &[]), "busy-port", &[&port.to_string()]);
-}
-
-#[test]
-fn a_port_busy_by_our_own_kind_is_one_sentence() {
-    if server::stand_in() {
-        return;
-    }
-    let running = Server::ours(2);
-    assert_fails_in_one_sentence(ours(running.port, &[]), "own-port", &[&running.port.to_string()]);
-    running.client().check("PING", "+PONG\r\n");
-}
-
-#[test]
-fn an_unknown_cpu_is_one_sentence() {
-    if server::stand_in() {
-        return;
-    }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
-    command.args(["--port", &server::free_port().to_string(), "--bind", "127.0.0.1", "--cpus", "9999"]);
-    assert_fails_in_one_sentence(command, "unknown-cpu", &["cpu", "9999"]);
-}
-
-#[test]
-fn too_few_descriptors_are_one_sentence() {
-    if server::stand_in() {
-        return;
-    }
-    let mut command = Command::new("sh");
-    let script = format!(
-        "ulimit -S -n 12 && ulimit -H -n 12 && exec {} --bind 127.0.0.1 --shards 2 --port {}",
-        env!("CARGO_BIN_EXE_corelane"),
-        server::free_port()
-    );
-    command.args(["-c", &script]);
-    assert_fails_in_one_sentence(command, "descriptors", &["descriptors"]);
-}
-
-#[test]
-fn an_unknown_flag_is_a_usage_error() {
-    if server::stand_in() {
-        return;
-    }
-    let (code, stderr) = failed_start(ours(server::free_port(), &["--no-such-flag", "1"]), "unknown-flag");
-    assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("no-such-flag"), "{stderr}");
 }
 
 #[test]

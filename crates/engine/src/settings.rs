@@ -17,6 +17,8 @@ pub struct Settings {
     pub shown: Vec<(&'static str, String)>,
     /// What INFO says about the process and does not change: field and value.
     pub server_info: Vec<(&'static str, String)>,
+    /// The CPU to which this engine's shard is bound, for INFO.
+    pub cpu: Option<usize>,
     /// The port that INFO shows.
     pub port: u16,
     /// The Unix time at which the server started, in milliseconds.
@@ -35,6 +37,7 @@ impl Default for Settings {
             output_backlog_max: 1 << 20,
             shown: Vec::new(),
             server_info: Vec::new(),
+            cpu: None,
             port: 6379,
             started_ms: 0,
             maxclients: 10_000,

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::listen::{ListenError, Listeners, listen};
+use crate::listen::{Accept, ListenError, Listeners, listen};
+use crate::notify::ServiceManager;
 use crate::options::ServerOptions;
 use crate::preflight::{PreflightError, preflight};
 use crate::server::{ServeError, Server, ServerPlan, ShardPlan};
 use crate::signals::StopSignals;
-use crate::topology::{TopologyError, allowed_cpus, place};
+use crate::topology::{Layout, Machine, Placement, TopologyError, place, ranges};
 
 /// Why a server did not start, or did not end well. Each text is one sentence that says what to do.
 #[derive(Debug, Error)]
@@ -40,6 +41,7 @@ pub struct Host {
     server: Server,
     warnings: Vec<String>,
     summary: String,
+    manager: ServiceManager,
     /// Keeps the Unix socket's file until the server has ended.
     _listeners: Listeners,
 }
@@ -50,14 +52,17 @@ impl Host {
     /// # Errors
     /// The first thing that stands in the way; nothing is left running.
     pub fn start(options: &ServerOptions) -> Result<Self, HostError> {
-        let cpus = place(options.cpus.as_deref(), options.shards, options.placement, &allowed_cpus()?)?;
-        let found = preflight(cpus.len(), options.maxclients)?;
-        let mut listeners = listen(&options.listen(), cpus.len())?;
+        let machine = Machine::here()?;
+        let layout = place(options.cpus.as_deref(), options.shards, options.placement, &machine)?;
+        let shards = layout.cpus.len();
+        let found = preflight(shards, options.maxclients)?;
+        let mut listeners = listen(&options.listen(), shards)?;
         let signals = StopSignals::block().map_err(HostError::Signals)?;
-        let mut settings = options.settings(cpus.len(), found.maxclients);
+        let mut settings = options.settings(shards, found.maxclients);
         settings.server_info = server_info();
+        settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
         let sockets = std::mem::take(&mut listeners.per_shard);
-        let shards = cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
+        let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
         let plan = ServerPlan {
             shards: shards.collect(),
             settings,
@@ -67,9 +72,12 @@ impl Host {
             busy_poll: Duration::from_micros(options.busy_poll_us.into()),
         };
         let server = Server::start(plan)?;
-        signals.watch(server.mesh().clone()).map_err(HostError::Signals)?;
-        let summary = summary(&cpus, &listeners);
-        Ok(Self { server, warnings: found.warnings, summary, _listeners: listeners })
+        let manager = ServiceManager::of_this_process();
+        signals.watch(server.mesh().clone(), manager.clone()).map_err(HostError::Signals)?;
+        let summary = summary(&layout, &machine, &listeners);
+        manager.ready(&summary);
+        let warnings = found.warnings.into_iter().chain(layout.warning).chain(listeners.warning.take());
+        Ok(Self { server, warnings: warnings.collect(), summary, manager, _listeners: listeners })
     }
 
     /// Sentences about what is not as it was asked for.
@@ -89,7 +97,10 @@ impl Host {
     /// # Errors
     /// A shard failed, and all have ended.
     pub fn wait(self) -> Result<(), HostError> {
-        Ok(self.server.join()?)
+        let ended = self.server.join();
+        // SHUTDOWN goes past the thread that waits for signals.
+        self.manager.stopping();
+        Ok(ended?)
     }
 }
 
@@ -101,13 +112,35 @@ pub fn serve(options: &ServerOptions) -> Result<(), HostError> {
     Host::start(options)?.wait()
 }
 
-fn summary(cpus: &[Option<usize>], listeners: &Listeners) -> String {
+fn summary(layout: &Layout, machine: &Machine, listeners: &Listeners) -> String {
+    let cpus = &layout.cpus;
     let mut places: Vec<String> = listeners.addresses.iter().map(ToString::to_string).collect();
     places.extend(listeners.unix_file.iter().map(|file| file.path().display().to_string()));
     let bound: Option<Vec<String>> = cpus.iter().map(|cpu| cpu.map(|cpu| cpu.to_string())).collect();
-    let on = bound.map_or_else(|| "on any cpu".to_owned(), |cpus| format!("on cpu {}", cpus.join(",")));
+    let mut on = bound.map_or_else(|| "on any cpu".to_owned(), |cpus| format!("on cpu {}", cpus.join(",")));
+    if let Some(quota) = machine.quota {
+        on.push_str(&format!(" with a quota of {quota}"));
+    }
     let shards = if cpus.len() == 1 { "1 shard".to_owned() } else { format!("{} shards", cpus.len()) };
     format!("{shards} {on}, ready to accept connections on {}", places.join(" "))
+}
+
+/// What INFO says about the shards' CPUs: those they are bound to, `any` where they are not.
+fn placement_info(
+    layout: &Layout,
+    machine: &Machine,
+    placement: Placement,
+    accept: Accept,
+) -> [(&'static str, String); 6] {
+    let bound: Vec<usize> = layout.cpus.iter().copied().flatten().collect();
+    [
+        ("placement", placement.name().to_owned()),
+        ("shard_cpus", if bound.is_empty() { "any".to_owned() } else { ranges(&bound) }),
+        ("allowed_cpus", ranges(&machine.allowed)),
+        ("physical_cores", layout.cores.to_string()),
+        ("cpu_quota", machine.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string())),
+        ("accept", accept.name().to_owned()),
+    ]
 }
 
 /// What INFO says about the process.
@@ -132,16 +165,44 @@ fn random_seed() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system_files::SystemFiles;
+    use crate::topology::CpuQuota;
 
     #[test]
     fn the_summary_is_one_line() {
         let addresses = vec!["127.0.0.1:6379".parse().unwrap(), "[::1]:6379".parse().unwrap()];
-        let listeners = Listeners { per_shard: Vec::new(), addresses, unix_file: None };
+        let listeners = Listeners {
+            per_shard: Vec::new(),
+            addresses,
+            unix_file: None,
+            accept: Accept::Single,
+            warning: None,
+        };
+        let machine = |quota| Machine { allowed: vec![0, 2, 3, 4], quota, files: SystemFiles::real() };
+        let layout = |cpus| Layout { cpus, cores: 2, warning: None };
+        let (bound, floating) = (layout(vec![Some(0), Some(4)]), layout(vec![None]));
         assert_eq!(
-            summary(&[Some(0), Some(4)], &listeners),
+            summary(&bound, &machine(None), &listeners),
             "2 shards on cpu 0,4, ready to accept connections on 127.0.0.1:6379 [::1]:6379"
         );
-        assert!(summary(&[None], &listeners).starts_with("1 shard on any cpu, ready"));
+        let limited = machine(Some(CpuQuota { millicpus: 1500 }));
+        assert!(
+            summary(&floating, &limited, &listeners)
+                .starts_with("1 shard on any cpu with a quota of 1.5, ready")
+        );
+        let info = |layout: &Layout, machine: &Machine| {
+            placement_info(layout, machine, Placement::Physical, Accept::Single)
+                .map(|(name, value)| format!("{name}:{value}"))
+                .join(" ")
+        };
+        assert_eq!(
+            info(&bound, &machine(None)),
+            "placement:physical shard_cpus:0,4 allowed_cpus:0,2-4 physical_cores:2 cpu_quota:none accept:single"
+        );
+        assert!(
+            info(&floating, &limited)
+                .contains("shard_cpus:any allowed_cpus:0,2-4 physical_cores:2 cpu_quota:1.5")
+        );
     }
 
     #[test]

@@ -11,6 +11,9 @@ pub mod mesh;
 pub mod options;
 
 #[cfg(not(loom))]
+pub mod system_files;
+
+#[cfg(not(loom))]
 pub mod topology;
 
 #[cfg(not(loom))]
@@ -21,6 +24,9 @@ pub mod listen;
 
 #[cfg(not(loom))]
 mod signals;
+
+#[cfg(not(loom))]
+mod notify;
 
 #[cfg(not(loom))]
 pub mod host;

@@ -1,5 +1,5 @@
 //! The sockets a server listens on: every shard gets one of its own per address (SO_REUSEPORT), and all share the Unix
-//! socket.
+//! socket; or the first shard alone gets all of them and hands connections on.
 //!
 //! With SO_REUSEPORT a second server of the same user would take half of the connections silently, so each address is
 //! first bound without it, as a probe: a busy port is an error even when it is our own kind that has it.
@@ -55,6 +55,14 @@ pub enum ListenError {
     /// A file that is no socket.
     #[error("{} exists and is not a socket: remove it, or choose another --unixsocket", .0.display())]
     NotASocket(PathBuf),
+    /// No directory there, or not for this user.
+    #[error("cannot make the Unix socket {} ({error}): choose a --unixsocket in a directory that exists and that this user may write to", path.display())]
+    UnixPlace {
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
     /// Anything else about the Unix socket.
     #[error("cannot listen on the Unix socket {}: {error}", path.display())]
     Unix {
@@ -63,6 +71,30 @@ pub enum ListenError {
         /// The system's reason.
         error: io::Error,
     },
+}
+
+/// Which shards accept connections.
+#[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
+pub enum Accept {
+    /// Each on a socket of its own, among which the kernel spreads connections (SO_REUSEPORT).
+    #[default]
+    Reuseport,
+    /// The first, which hands them to the others.
+    Single,
+}
+
+impl Accept {
+    /// All, in the order in which they are documented.
+    pub const ALL: [Self; 2] = [Self::Reuseport, Self::Single];
+
+    /// The word of the directive.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reuseport => "reuseport",
+            Self::Single => "single",
+        }
+    }
 }
 
 /// Where to listen.
@@ -78,6 +110,8 @@ pub struct ListenOptions {
     pub unixsocketperm: Option<u32>,
     /// Connections that may wait to be accepted, per socket.
     pub backlog: u32,
+    /// Which shards are given sockets.
+    pub accept: Accept,
 }
 
 /// Listening sockets. The Unix socket's file is removed when this is dropped.
@@ -89,6 +123,10 @@ pub struct Listeners {
     pub addresses: Vec<SocketAddr>,
     /// The Unix socket's file.
     pub unix_file: Option<UnixFile>,
+    /// As asked for, or `Single` where the system refuses the other.
+    pub accept: Accept,
+    /// Why it is not as asked for: a sentence for the log.
+    pub warning: Option<String>,
 }
 
 /// The file of a Unix socket that is ours; dropping it removes the file.
@@ -110,21 +148,36 @@ impl Drop for UnixFile {
     }
 }
 
-/// Binds and listens everywhere, for that many shards.
+/// Binds and listens everywhere, for that many shards. Where the system has no SO_REUSEPORT (some socket accelerators do not),
+/// the first shard accepts for all, and [`Listeners::warning`] says so.
 ///
 /// # Errors
 /// The first address that cannot be had; nothing stays bound.
 pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, ListenError> {
+    let refusal = match options.accept {
+        Accept::Reuseport if shards > 1 && options.port != 0 => check_reuse_port().err(),
+        _ => None,
+    };
+    let warning = refusal.as_ref().map(|error| {
+        format!(
+            "the system refuses SO_REUSEPORT ({error}), so the first shard accepts the connections of all: give --accept \
+             single if that is meant to be, or run without the socket accelerator or filter that refuses it"
+        )
+    });
+    let accept = if refusal.is_some() { Accept::Single } else { options.accept };
     let mut listeners = Listeners {
         per_shard: (0..shards).map(|_| Vec::new()).collect(),
         addresses: Vec::new(),
         unix_file: None,
+        accept,
+        warning,
     };
+    let accepting = if accept == Accept::Single { shards.min(1) } else { shards };
     if options.port != 0 {
         for bind in &options.bind {
             let (name, optional) = bind.strip_prefix('-').map_or((bind.as_str(), false), |name| (name, true));
             for address in resolve(name, options.port)? {
-                match listen_tcp(address, options.backlog, &mut listeners.per_shard) {
+                match listen_tcp(address, options.backlog, &mut listeners.per_shard[..accepting]) {
                     Ok(()) => listeners.addresses.push(address),
                     Err(error) if optional && is_missing(&error) => {}
                     Err(error) => return Err(tcp_error(address, error)),
@@ -135,7 +188,7 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
     if let Some(path) = &options.unixsocket {
         let socket = listen_unix(path, options)?;
         listeners.unix_file = Some(UnixFile(path.clone()));
-        for shard in &mut listeners.per_shard {
+        for shard in &mut listeners.per_shard[..accepting] {
             let clone =
                 socket.try_clone().map_err(|error| ListenError::Unix { path: path.clone(), error })?;
             shard.push((clone.into(), PeerKind::Unix));
@@ -163,13 +216,29 @@ fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, ListenError> {
     Ok(addresses)
 }
 
+/// Whether the system lets several sockets listen on one port; asks a socket that is not bound.
+///
+/// # Errors
+/// The system's, most often that there is no such option.
+pub fn check_reuse_port() -> io::Result<()> {
+    Socket::new(Domain::IPV4, Type::STREAM.cloexec(), None)
+        .or_else(|_| Socket::new(Domain::IPV6, Type::STREAM.cloexec(), None))?
+        .set_reuse_port(true)
+}
+
 /// Probes the address, then adds one listener to each shard.
 fn listen_tcp(
     address: SocketAddr,
     backlog: u32,
     per_shard: &mut [Vec<(OwnedFd, PeerKind)>],
 ) -> io::Result<()> {
-    drop(bind_tcp(address, false)?);
+    let probe = bind_tcp(address, false)?;
+    if let [only] = per_shard {
+        probe.listen(backlog as i32)?;
+        only.push((probe.into(), PeerKind::Tcp));
+        return Ok(());
+    }
+    drop(probe);
     for shard in per_shard {
         let socket = bind_tcp(address, true)?;
         socket.listen(backlog as i32)?;
@@ -222,6 +291,9 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> Result<Socket, ListenErr
     let address = SockAddr::unix(path).map_err(failed)?;
     socket.bind(&address).map_err(|error| match error.raw_os_error() {
         Some(libc::EADDRINUSE) => ListenError::UnixBusy(path.to_owned()),
+        Some(libc::ENOENT | libc::EACCES | libc::EPERM | libc::EROFS | libc::ENOTDIR) => {
+            ListenError::UnixPlace { path: path.to_owned(), error }
+        }
         _ => failed(error),
     })?;
     if let Some(mode) = options.unixsocketperm {
@@ -261,7 +333,14 @@ mod tests {
 
     fn options(bind: &[&str], port: u16) -> ListenOptions {
         let bind = bind.iter().map(|&address| address.to_owned()).collect();
-        ListenOptions { bind, port, unixsocket: None, unixsocketperm: None, backlog: 16 }
+        ListenOptions {
+            bind,
+            port,
+            unixsocket: None,
+            unixsocketperm: None,
+            backlog: 16,
+            accept: Accept::Reuseport,
+        }
     }
 
     fn free_port() -> u16 {
@@ -290,6 +369,19 @@ mod tests {
         for address in &listeners.addresses {
             TcpStream::connect(address).unwrap();
         }
+    }
+
+    #[test]
+    fn a_single_listener_is_the_first_shards() {
+        let path = scratch("single");
+        let mut options = options(&["127.0.0.1"], free_port());
+        options.accept = Accept::Single;
+        options.unixsocket = Some(path);
+        let listeners = listen(&options, 3).unwrap();
+        let counts: Vec<usize> = listeners.per_shard.iter().map(Vec::len).collect();
+        assert_eq!((counts, listeners.accept, listeners.warning), (vec![2, 0, 0], Accept::Single, None));
+        TcpStream::connect(listeners.addresses[0]).unwrap();
+        assert!(refusal(&options).contains("is in use by another process"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use corelane_engine::Settings;
 use thiserror::Error;
 
-use crate::listen::{BIND_DEFAULT, ListenOptions};
+use crate::listen::{Accept, BIND_DEFAULT, ListenOptions};
 use crate::topology::Placement;
 
 /// Directives by the names and with the defaults of redis.conf, and ours: shards, cpus, placement, busy-poll-us.
@@ -19,12 +19,14 @@ pub struct ServerOptions {
     pub unixsocket: Option<PathBuf>,
     /// Its permission bits.
     pub unixsocketperm: Option<u32>,
-    /// Number of shards; `None`: one per CPU.
+    /// Number of shards; `None`: what [`place`](crate::topology::place) finds.
     pub shards: Option<usize>,
     /// CPUs for the shards, such as `0-3,8`; `None`: those of the affinity mask.
     pub cpus: Option<String>,
-    /// Whether shards are bound to their CPUs.
+    /// How shards are spread over cores, and whether they are bound to them.
     pub placement: Placement,
+    /// Which shards accept connections.
+    pub accept: Accept,
     /// Most clients at a time.
     pub maxclients: u32,
     /// Number of databases.
@@ -56,6 +58,7 @@ impl Default for ServerOptions {
             shards: None,
             cpus: None,
             placement: Placement::default(),
+            accept: Accept::default(),
             maxclients: engine.maxclients,
             databases: engine.databases,
             busy_poll_us: 0,
@@ -79,6 +82,7 @@ impl ServerOptions {
             unixsocket: self.unixsocket.clone(),
             unixsocketperm: self.unixsocketperm,
             backlog: self.tcp_backlog,
+            accept: self.accept,
         }
     }
 
@@ -100,12 +104,9 @@ impl ServerOptions {
     /// CONFIG GET: ours, and those of Redis that clients and benchmarks ask for although they cannot be set here.
     fn shown(&self, shards: usize, maxclients: u32) -> Vec<(&'static str, String)> {
         let path = self.unixsocket.as_ref().map_or_else(String::new, |path| path.display().to_string());
-        let placement = match self.placement {
-            Placement::Logical => "logical",
-            Placement::Float => "float",
-        };
         let limit = self.output_buffer_limit;
         let mut shown = vec![
+            ("accept", self.accept.name().to_owned()),
             ("appendonly", "no".to_owned()),
             ("bind", self.bind.join(" ")),
             ("busy-poll-us", self.busy_poll_us.to_string()),
@@ -119,7 +120,7 @@ impl ServerOptions {
             ("maxclients", maxclients.to_string()),
             ("maxmemory", "0".to_owned()),
             ("maxmemory-policy", "noeviction".to_owned()),
-            ("placement", placement.to_owned()),
+            ("placement", self.placement.name().to_owned()),
             ("port", self.port.to_string()),
             ("proto-max-bulk-len", self.proto_max_bulk_len.to_string()),
             ("save", String::new()),

@@ -151,7 +151,7 @@ impl Server {
         let mut server = Self { mesh, threads: Vec::with_capacity(shards) };
         for (shard, end) in plan.shards.into_iter().zip(ends) {
             let me = end.me();
-            let settings = Settings { started_ms: clock.now_ms(), ..plan.settings.clone() };
+            let settings = Settings { started_ms: clock.now_ms(), cpu: shard.cpu, ..plan.settings.clone() };
             let seed = Seed {
                 shard,
                 limits: NetLimits { timeout_s: plan.timeout_s, maxclients: settings.maxclients },

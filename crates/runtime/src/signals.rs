@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::thread;
 
 use crate::mesh::Mesh;
+use crate::notify::ServiceManager;
 
 /// Signals that stop the server, blocked; see [`StopSignals::watch`].
 #[derive(Debug)]
@@ -44,9 +45,10 @@ impl StopSignals {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(crate) fn watch(self, mesh: Mesh) -> io::Result<()> {
+    pub(crate) fn watch(self, mesh: Mesh, manager: ServiceManager) -> io::Result<()> {
         let watcher = move || {
             self.wait();
+            manager.stopping();
             mesh.stop();
             self.wait();
             std::process::exit(1);

@@ -1,10 +1,18 @@
 //! Which CPUs there are for us, and which shard runs on which.
 //!
-//! What counts is the affinity mask of the process (taskset, cgroups, containers), not what the machine has.
+//! What counts is the affinity mask of the process (taskset, cpusets, containers) and the quota of its cgroups, not what the
+//! machine has.
+
+mod cores;
+mod quota;
 
 use std::io;
 
 use thiserror::Error;
+
+use crate::system_files::SystemFiles;
+pub use cores::{cores, cores_first};
+pub use quota::{CpuQuota, cpu_quota};
 
 /// Most shards of one server. The mailboxes grow with its square.
 pub const SHARDS_MAX: usize = 1024;
@@ -14,11 +22,28 @@ const CPUS_MAX: usize = 8192;
 /// How shards are bound to CPUs.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Placement {
-    /// Each shard on a CPU of its own.
+    /// A shard per physical core, on the first of its threads.
     #[default]
+    Physical,
+    /// A shard per CPU as the kernel counts them: two on a core with two threads.
     Logical,
-    /// Wherever the kernel's scheduler puts them.
+    /// Wherever the kernel's scheduler puts them, as many as for `Physical`.
     Float,
+}
+
+impl Placement {
+    /// All, in the order in which they are documented.
+    pub const ALL: [Self; 3] = [Self::Physical, Self::Logical, Self::Float];
+
+    /// The word of the directive.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Physical => "physical",
+            Self::Logical => "logical",
+            Self::Float => "float",
+        }
+    }
 }
 
 /// Why the shards cannot be placed.
@@ -49,34 +74,87 @@ pub enum TopologyError {
     Affinity(String),
 }
 
-/// The CPU of each shard, in order; `None` for a shard that is not bound. One entry per shard.
+/// What there is to place shards on.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The CPUs of the affinity mask, ascending.
+    pub allowed: Vec<usize>,
+    /// The cgroup's, if there is one.
+    pub quota: Option<CpuQuota>,
+    /// Where cores are described.
+    pub files: SystemFiles,
+}
+
+impl Machine {
+    /// This one.
+    ///
+    /// # Errors
+    /// The affinity mask cannot be read.
+    pub fn here() -> Result<Self, TopologyError> {
+        let files = SystemFiles::real();
+        Ok(Self { allowed: allowed_cpus()?, quota: cpu_quota(&files), files })
+    }
+}
+
+/// Where the shards run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// The CPU of each shard, in order; `None` for a shard that is not bound. One entry per shard.
+    pub cpus: Vec<Option<usize>>,
+    /// Physical cores among the CPUs that were to be chosen from.
+    pub cores: usize,
+    /// What speaks against it: a sentence for the log.
+    pub warning: Option<String>,
+}
+
+/// Places the shards.
 ///
-/// Without `shards` there is one per CPU. With fewer, the first CPUs are used; with more shards than CPUs none is bound,
-/// since two shards on one CPU would only get into each other's way.
+/// - `cpus`, if given, names what to choose from, and there is one shard on each; else the affinity mask does, and there is
+///   one per core, or per CPU with [`Placement::Logical`], but no more than the quota keeps busy (rounded up).
+/// - `shards`, if given, overrides that number. Fewer shards than CPUs take the first ones, cores before second threads.
+/// - More shards than CPUs are not bound: two on one CPU would only get into each other's way. Neither are those of a
+///   process whose quota is below its CPUs, unless `cpus` is given: other groups run on the same CPUs, and would all have
+///   bound theirs to the first ones.
 ///
 /// # Errors
-/// A bad list, a CPU that is not in `allowed`, a bad number of shards.
+/// A bad list, a CPU that is not allowed, a bad number of shards.
 pub fn place(
     cpus: Option<&str>,
     shards: Option<usize>,
     placement: Placement,
-    allowed: &[usize],
-) -> Result<Vec<Option<usize>>, TopologyError> {
+    machine: &Machine,
+) -> Result<Layout, TopologyError> {
     let chosen = match cpus {
         Some(list) => parse(list)?,
-        None => allowed.to_vec(),
+        None => machine.allowed.clone(),
     };
-    if let Some(&cpu) = chosen.iter().find(|cpu| !allowed.contains(cpu)) {
-        return Err(TopologyError::UnknownCpu { cpu, allowed: ranges(allowed) });
+    if let Some(&cpu) = chosen.iter().find(|cpu| !machine.allowed.contains(cpu)) {
+        return Err(TopologyError::UnknownCpu { cpu, allowed: ranges(&machine.allowed) });
     }
-    let shards = shards.unwrap_or(chosen.len());
+    let (by_core, cores) = cores_first(&machine.files, &chosen);
+    let by_default = if cpus.is_some() || placement == Placement::Logical { chosen.len() } else { cores };
+    let quota_cpus = machine.quota.map_or(usize::MAX, CpuQuota::cpus);
+    let is_shared = cpus.is_none() && quota_cpus < by_default;
+    let shards = shards.unwrap_or(if cpus.is_some() { by_default } else { by_default.min(quota_cpus) });
     if shards == 0 || shards > SHARDS_MAX {
         return Err(TopologyError::Shards { shards });
     }
-    if placement == Placement::Float || shards > chosen.len() {
-        return Ok(vec![None; shards]);
+    let warning = machine.quota.filter(|quota| shards > quota.cpus()).map(|quota| over_quota(shards, quota));
+    if placement == Placement::Float || shards > chosen.len() || is_shared {
+        return Ok(Layout { cpus: vec![None; shards], cores, warning });
     }
-    Ok(chosen.into_iter().take(shards).map(Some).collect())
+    let mut bound = if placement == Placement::Physical { by_core } else { chosen };
+    bound.truncate(shards);
+    bound.sort_unstable();
+    Ok(Layout { cpus: bound.into_iter().map(Some).collect(), cores, warning })
+}
+
+fn over_quota(shards: usize, quota: CpuQuota) -> String {
+    format!(
+        "the cgroup's quota is {quota} CPUs for {shards} shards, so the kernel will stop them for part of every period: give \
+         --shards {}, or raise the quota (cpu.max, docker run --cpus, CPUQuota= in the systemd unit)",
+        quota.cpus()
+    )
 }
 
 /// The CPUs that this process may run on, ascending.
@@ -131,6 +209,7 @@ pub fn ranges(cpus: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system_files::fake::Tree;
 
     #[test]
     fn lists_are_parsed_and_written_back() {
@@ -148,25 +227,81 @@ mod tests {
         }
     }
 
+    /// Two packages of two cores with two threads each, numbered as Intel does: CPU n and n + 4 are one core.
+    fn machine(label: &str, allowed: &[usize], millicpus: Option<u64>) -> (Tree, Machine) {
+        let paths: Vec<String> = (0..8)
+            .map(|cpu| format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+            .collect();
+        let lists: Vec<String> = (0..8).map(|cpu| format!("{},{}", cpu % 4, cpu % 4 + 4)).collect();
+        let files: Vec<(&str, &str)> =
+            paths.iter().zip(&lists).map(|(path, list)| (path.as_str(), list.as_str())).collect();
+        let tree = Tree::new(label, &files);
+        let quota = millicpus.map(|millicpus| CpuQuota { millicpus });
+        let machine = Machine { allowed: allowed.to_vec(), quota, files: tree.files.clone() };
+        (tree, machine)
+    }
+
+    fn bound(cpus: &[usize]) -> Vec<Option<usize>> {
+        cpus.iter().copied().map(Some).collect()
+    }
+
     #[test]
-    fn shards_go_to_the_first_cpus_in_order() {
-        let allowed = [0, 1, 4, 5];
-        let check = |cpus, shards, expected: &[Option<usize>]| {
-            assert_eq!(place(cpus, shards, Placement::Logical, &allowed).as_deref(), Ok(expected));
-        };
-        check(None, None, &[Some(0), Some(1), Some(4), Some(5)]);
-        check(None, Some(2), &[Some(0), Some(1)]);
-        check(Some("4-5"), None, &[Some(4), Some(5)]);
-        check(Some("4-5"), Some(1), &[Some(4)]);
-        check(None, Some(5), &[None; 5]);
-        check(Some("1"), Some(3), &[None; 3]);
-        assert_eq!(place(Some("1"), None, Placement::Float, &allowed), Ok(vec![None]));
+    fn shards_go_to_cores_before_they_go_to_threads() {
+        use Placement::{Float, Logical, Physical};
+        let (_tree, all) = machine("place-all", &[0, 1, 2, 3, 4, 5, 6, 7], None);
+        let (_tree, some) = machine("place-some", &[0, 1, 4, 6, 7], None);
+        let cases = [
+            (&all, None, None, Physical, bound(&[0, 1, 2, 3])),
+            (&all, None, None, Logical, bound(&[0, 1, 2, 3, 4, 5, 6, 7])),
+            (&all, None, None, Float, vec![None; 4]),
+            (&all, None, Some(2), Physical, bound(&[0, 1])),
+            (&all, None, Some(6), Physical, bound(&[0, 1, 2, 3, 4, 5])),
+            (&all, None, Some(9), Physical, vec![None; 9]),
+            (&all, Some("0,4"), None, Physical, bound(&[0, 4])),
+            (&all, Some("0-1,4-5"), Some(2), Physical, bound(&[0, 1])),
+            (&all, Some("4-5"), Some(1), Logical, bound(&[4])),
+            (&all, Some("1"), Some(3), Physical, vec![None; 3]),
+            (&all, Some("1"), None, Float, vec![None]),
+            (&some, None, None, Physical, bound(&[0, 1, 6, 7])),
+            (&some, None, None, Logical, bound(&[0, 1, 4, 6, 7])),
+            (&some, None, Some(3), Logical, bound(&[0, 1, 4])),
+        ];
+        for (machine, cpus, shards, placement, expected) in cases {
+            let layout = place(cpus, shards, placement, machine).unwrap();
+            assert_eq!(layout.cpus, expected, "{cpus:?} {shards:?} {placement:?} of {:?}", machine.allowed);
+            assert_eq!(layout.warning, None);
+        }
+    }
+
+    #[test]
+    fn a_quota_bounds_the_default_and_leaves_the_shards_unbound() {
+        use Placement::{Logical, Physical};
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
+        let cases = [
+            (2500, None, None, Physical, vec![None; 3], false),
+            (500, None, None, Physical, vec![None], false),
+            (4000, None, None, Physical, bound(&[0, 1, 2, 3]), false),
+            (6000, None, None, Logical, vec![None; 6], false),
+            (2500, None, Some(2), Physical, vec![None; 2], false),
+            (2500, None, Some(4), Physical, vec![None; 4], true),
+            (2500, Some("0-3"), None, Physical, bound(&[0, 1, 2, 3]), true),
+            (2500, Some("0-3"), Some(3), Physical, bound(&[0, 1, 2]), false),
+        ];
+        for (idx, (millicpus, cpus, shards, placement, expected, warns)) in cases.into_iter().enumerate() {
+            let (_tree, machine) = machine(&format!("quota-{idx}"), &all, Some(millicpus));
+            let layout = place(cpus, shards, placement, &machine).unwrap();
+            assert_eq!(layout.cpus, expected, "{millicpus} {cpus:?} {shards:?} {placement:?}");
+            assert_eq!(layout.warning.is_some(), warns, "{:?}", layout.warning);
+        }
+        let warning = over_quota(4, CpuQuota { millicpus: 2500 });
+        assert!(warning.starts_with("the cgroup's quota is 2.5 CPUs for 4 shards"), "{warning}");
+        assert!(warning.contains("give --shards 3,"), "{warning}");
     }
 
     #[test]
     fn what_cannot_be_placed_is_named() {
-        let place =
-            |cpus, shards| place(cpus, shards, Placement::Logical, &[0, 1, 2, 7]).unwrap_err().to_string();
+        let (_tree, machine) = machine("unplaced", &[0, 1, 2, 7], None);
+        let place = |cpus, shards| place(cpus, shards, Placement::Logical, &machine).unwrap_err().to_string();
         assert_eq!(
             place(Some("0,3"), None),
             "--cpus names cpu 3, which this process may not use: choose from 0-2,7"

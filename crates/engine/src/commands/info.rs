@@ -222,12 +222,14 @@ fn shards(totals: &Totals<'_>, out: &mut String) {
     for shard in totals.shards {
         let stats = &shard.stats;
         let keys: u64 = shard.dbs.iter().map(|db| db.keys).sum();
+        // -1: not bound to any.
+        let cpu = shard.settings.cpu.map_or(-1, |cpu| cpu as i64);
         let per_turn = |count: u64| count as f64 / stats.turns.max(1) as f64;
         field(
             out,
             &format!("shard{}", shard.shard.0),
             format_args!(
-                "keys={keys},connections={},commands={},turns={},turn_us_max={},turn_us_p999={},hops_in={},hops_out={},waited={},\
+                "cpu={cpu},keys={keys},connections={},commands={},turns={},turn_us_max={},turn_us_p999={},hops_in={},hops_out={},waited={},\
                  wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2}",
                 shard.connections,
                 stats.commands,

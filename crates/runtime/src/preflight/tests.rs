@@ -1,12 +1,7 @@
-//! Tests of the preflight: the texts, what errors are mapped to, and real refusals, provoked by a seccomp filter on one
-//! thread and by limits in a child process.
-
-use std::process::Command;
+//! Tests of the preflight: the texts, and what errors are mapped to. Real refusals are provoked in the repository's
+//! `tests/startup`.
 
 use super::*;
-
-/// Set in the child process; names what it should do.
-const CHILD: &str = "CORELANE_PREFLIGHT_CHILD";
 
 #[test]
 fn this_machine_passes() {
@@ -60,106 +55,4 @@ fn clients_are_as_many_as_descriptors_allow() {
     );
     assert_eq!(fit(reserved + 5, 5), Ok(5), "who asks for few gets few");
     assert_eq!(fit(u64::MAX, u32::MAX), Ok(u32::MAX));
-}
-
-#[test]
-fn a_seccomp_profile_is_told_apart_from_a_missing_io_uring() {
-    for (errno, expected) in [
-        (libc::EPERM, PreflightError::IoUringForbidden),
-        (libc::ENOSYS, PreflightError::NoIoUring),
-        (libc::ENOMEM, PreflightError::Memlock { limit_kib: limit_of(libc::RLIMIT_MEMLOCK).0 >> 10 }),
-    ] {
-        // A filter binds the thread that installs it, for good: so a thread of its own.
-        let refused = std::thread::spawn(move || {
-            refuse_io_uring(errno);
-            check_io_uring()
-        });
-        if disabled_sysctl() == 0 {
-            assert_eq!(refused.join().unwrap(), Err(expected), "errno {errno}");
-        }
-    }
-}
-
-/// Makes `io_uring_setup` fail with `errno` on the calling thread, as a container's seccomp profile does.
-fn refuse_io_uring(errno: i32) {
-    const LOAD_WORD: u16 = 0x20;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    const ERRNO: u32 = 0x0005_0000;
-    const ALLOW: u32 = 0x7fff_0000;
-    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let mut steps = [
-        step(LOAD_WORD, 0, 0, 0),
-        step(JUMP_IF_EQUAL, 0, 1, libc::SYS_io_uring_setup as u32),
-        step(RETURN, 0, 0, ERRNO | errno as u32),
-        step(RETURN, 0, 0, ALLOW),
-    ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: integers only; it takes from this thread the right to gain privileges.
-    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
-    // SAFETY: `program` and the steps it points to live through the call, which copies them.
-    let result = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-    assert_eq!(result, 0);
-}
-
-/// Runs this very test again in a child process with that errand, and returns what it printed after `outcome: `.
-fn in_child(test: &str, errand: &str) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &format!("preflight::tests::{test}"), "--nocapture", "--test-threads=1"])
-        .env(CHILD, errand)
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let outcome =
-        text.lines().find_map(|line| line.split_once("outcome: ")).map(|(_, outcome)| outcome.to_owned());
-    outcome.unwrap_or_else(|| panic!("{text}\n{}", String::from_utf8_lossy(&output.stderr)))
-}
-
-/// In the child: lowers both limits, gives up the right to raise them again, and reports.
-fn report(nofile: u64, memlock_kib: u64, maxclients: u32) {
-    assert!(set_limit(libc::RLIMIT_NOFILE, nofile.min(64), nofile));
-    assert!(set_limit(libc::RLIMIT_MEMLOCK, 0, memlock_kib << 10));
-    // SAFETY: integers only. Root becomes nobody; for another user it fails, and there is nothing to give up.
-    unsafe { libc::setresuid(65534, 65534, 65534) };
-    let outcome = match preflight(1, maxclients) {
-        Ok(found) => format!(
-            "{} {} soft {}",
-            found.maxclients,
-            found.warnings.join("; "),
-            limit_of(libc::RLIMIT_NOFILE).0
-        ),
-        Err(error) => error.to_string(),
-    };
-    println!("\noutcome: {outcome}");
-}
-
-#[test]
-fn limits_are_raised_or_refused_with_a_remedy() {
-    let reserved = descriptors_needed(1);
-    let cases: [(u64, u64, String); 4] = [
-        (reserved + 10_000, 512, format!("10000  soft {}", reserved + 10_000)),
-        (
-            reserved + 100,
-            512,
-            format!(
-                "100 maxclients is 100 instead of 10000, since only {0} file descriptors may be open: raise the limit \
-                 (ulimit -n, docker run --ulimit nofile=, or LimitNOFILE= in the systemd unit) soft {0}",
-                reserved + 100
-            ),
-        ),
-        (
-            reserved + 31,
-            512,
-            PreflightError::Descriptors { limit: reserved + 31, needed: reserved + 32 }.to_string(),
-        ),
-        (reserved + 10_000, 64, PreflightError::Memlock { limit_kib: 64 }.to_string()),
-    ];
-    if let Ok(errand) = std::env::var(CHILD) {
-        let (nofile, memlock_kib, _) = cases[errand.parse::<usize>().unwrap()];
-        return report(nofile, memlock_kib, 10_000);
-    }
-    for (errand, (_, _, expected)) in cases.iter().enumerate() {
-        let outcome = in_child("limits_are_raised_or_refused_with_a_remedy", &errand.to_string());
-        assert_eq!(&outcome, expected);
-    }
 }
