@@ -42,7 +42,7 @@ pub use keyspace::{
 };
 pub use message::Batch;
 pub use node::{Faults, Node, NodeConfig};
-pub use session::{Client, CloseWhen, IoState, Peer, Session, SessionId, Sessions};
+pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions};
 pub use settings::Settings;
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};

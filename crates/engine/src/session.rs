@@ -11,6 +11,7 @@ use crate::reply_order::ReplyOrder;
 use bytes::Bytes;
 use corelane_resp::{Parser, Proto, ProtocolError, Reply, Span};
 use slab::Slab;
+use std::cell::OnceCell;
 use std::mem::MaybeUninit;
 
 /// Replies a connection may owe before no more of its commands are run.
@@ -33,17 +34,43 @@ pub struct SessionId {
     pub generation: u32,
 }
 
-/// What the runtime knows of a new connection.
+/// The two ends of a connection, as CLIENT LIST shows them.
 #[derive(Clone, Debug, Default)]
-pub struct Peer {
-    /// The other end, as CLIENT LIST shows it.
+pub struct Ends {
+    /// The other one.
     pub addr: String,
-    /// Our end.
+    /// Ours.
     pub laddr: String,
+}
+
+/// What the runtime knows of a new connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
     /// The descriptor.
     pub fd: i32,
     /// A Unix socket.
     pub unix: bool,
+    /// Finds out the ends of such a connection. Few clients are ever asked for theirs, and most short ones cannot be.
+    pub find_ends: fn(&Self) -> Ends,
+    ends: OnceCell<Box<Ends>>,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Self::new(0, false, |_| Ends::default())
+    }
+}
+
+impl Peer {
+    /// A connection whose ends `find_ends` tells, once, while it is open.
+    pub const fn new(fd: i32, unix: bool, find_ends: fn(&Self) -> Ends) -> Self {
+        Self { fd, unix, find_ends, ends: OnceCell::new() }
+    }
+
+    /// The connection's ends.
+    pub fn ends(&self) -> &Ends {
+        self.ends.get_or_init(|| Box::new((self.find_ends)(self)))
+    }
 }
 
 /// When the runtime must close a connection.
@@ -186,7 +213,7 @@ impl Session {
             && (self.blocked.is_none() || self.order.is_empty())
             && self.client.close.is_none()
             && (self.order.is_empty() || self.order.len() < OWED_MAX && self.owed_len <= OWED_LEN_MAX)
-            && self.output_len() <= output_backlog_max
+            && self.output_len() + self.order.held_len() <= output_backlog_max
     }
 
     /// A place for the reply to a command that is sent away with so many bytes of arguments: its sequence number.

@@ -155,7 +155,7 @@ impl ShardLoop {
 
     fn turn(&mut self) -> io::Result<Pace> {
         let began = self.meter.begin();
-        if !std::mem::take(&mut self.waited) {
+        if !std::mem::take(&mut self.waited) && self.net.needs_submit() {
             self.net.submit()?;
         }
         let now = self.clock.at(began);
@@ -249,11 +249,13 @@ impl ShardLoop {
     /// Looks for work a little longer, if that is likely to pay; true when some came.
     fn spin(&mut self) -> io::Result<bool> {
         let active = std::mem::take(&mut self.active);
-        let attempt = self.spin.attempt(active, self.awaiting, Instant::now());
-        let Some(mut attempt) = attempt else { return Ok(false) };
+        if !self.spin.is_worth_it(active) {
+            return Ok(false);
+        }
         if self.net.has_queued() {
             self.net.submit()?;
         }
+        let mut attempt = self.spin.attempt(active, self.awaiting, Instant::now());
         let mut came = false;
         let mut goes_on = true;
         while !came && goes_on {

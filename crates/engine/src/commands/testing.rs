@@ -2,7 +2,7 @@
 
 use crate::keyspace::Millis;
 use crate::node::{Faults, Node, NodeConfig};
-use crate::session::{Peer, SessionId};
+use crate::session::{Ends, Peer, SessionId};
 use crate::settings::Settings;
 use crate::slot::ShardId;
 use corelane_resp::{Frame, decode, encode_command};
@@ -28,7 +28,8 @@ impl Bench {
             faults: Faults::default(),
         };
         let mut nodes: Vec<Node> = (0..shards).map(|me| Node::new(config(me))).collect();
-        let peer = Peer { addr: "127.0.0.1:5".into(), laddr: "127.0.0.1:6379".into(), fd: 9, unix: false };
+        let peer =
+            Peer::new(9, false, |_| Ends { addr: "127.0.0.1:5".into(), laddr: "127.0.0.1:6379".into() });
         let client = nodes.last_mut().expect("one shard or more").open(peer, now);
         Self { nodes, client, now }
     }

@@ -1,10 +1,10 @@
 //! New connections: accepted here, served here or handed to a shard that has fewer.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
-use corelane_engine::{Millis, Peer};
+use corelane_engine::{Ends, Millis, Peer};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::{Net, Turn};
@@ -17,6 +17,9 @@ const BACKOFF_MS: Millis = 50;
 const KEEPALIVE_PROBES: u32 = 3;
 /// What a client is told that comes on top of `maxclients`.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+/// An end that the system cannot name any more.
+const UNKNOWN_END: &str = "?:0";
 
 /// A listening socket of this shard.
 #[derive(Debug)]
@@ -135,7 +138,7 @@ impl Net {
 
     /// Serves a connection that has been counted for this shard.
     pub(crate) fn open(&mut self, socket: OwnedFd, kind: PeerKind, turn: &mut Turn<'_>) {
-        let peer = describe(&socket, kind);
+        let peer = Peer::new(socket.as_raw_fd(), kind == PeerKind::Unix, find_ends);
         let id = turn.node.open(peer, turn.now);
         self.connections.insert(socket.into_raw_fd(), id, turn.now_s());
         self.steer(id, turn);
@@ -152,25 +155,22 @@ fn is_exhaustion(errno: i32) -> bool {
     matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
 }
 
-/// A connection's two ends as CLIENT LIST shows them.
-fn describe(socket: &OwnedFd, kind: PeerKind) -> Peer {
-    let options = SockRef::from(socket);
-    let fd = socket.as_raw_fd();
-    match kind {
-        PeerKind::Tcp => {
-            let text = |address: io::Result<socket2::SockAddr>| {
-                let address = address.ok().and_then(|address| address.as_socket());
-                address.map_or_else(|| "?:0".to_owned(), |address| address.to_string())
-            };
-            Peer { addr: text(options.peer_addr()), laddr: text(options.local_addr()), fd, unix: false }
-        }
-        PeerKind::Unix => {
-            let path = options.local_addr().ok();
-            let path = path.as_ref().and_then(|address| address.as_pathname());
-            let laddr = path.map_or_else(|| "?:0".to_owned(), |path| format!("{}:0", path.display()));
-            Peer { addr: laddr.clone(), laddr, fd, unix: true }
-        }
+/// A connection's two ends, as the system names them now.
+fn find_ends(peer: &Peer) -> Ends {
+    // SAFETY: the session that asks belongs to a connection whose descriptor is open until the session is closed.
+    let socket = unsafe { BorrowedFd::borrow_raw(peer.fd) };
+    let options = SockRef::from(&socket);
+    if peer.unix {
+        let path = options.local_addr().ok();
+        let path = path.as_ref().and_then(|address| address.as_pathname());
+        let end = path.map_or_else(|| UNKNOWN_END.to_owned(), |path| format!("{}:0", path.display()));
+        return Ends { addr: end.clone(), laddr: end };
     }
+    let text = |address: io::Result<socket2::SockAddr>| {
+        let address = address.ok().and_then(|address| address.as_socket());
+        address.map_or_else(|| UNKNOWN_END.to_owned(), |address| address.to_string())
+    };
+    Ends { addr: text(options.peer_addr()), laddr: text(options.local_addr()) }
 }
 
 #[cfg(test)]
@@ -199,8 +199,8 @@ mod tests {
         let listening = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listening.local_addr().unwrap()).unwrap();
         let (served, _) = listening.accept().unwrap();
-        let peer = describe(&served.into(), PeerKind::Tcp);
-        assert_eq!(peer.addr, client.local_addr().unwrap().to_string());
-        assert_eq!(peer.laddr, client.peer_addr().unwrap().to_string());
+        let peer = Peer::new(served.as_raw_fd(), false, find_ends);
+        assert_eq!(peer.ends().addr, client.local_addr().unwrap().to_string());
+        assert_eq!(peer.ends().laddr, client.peer_addr().unwrap().to_string());
     }
 }

@@ -9,7 +9,7 @@ use corelane_resp::Reply;
 use super::connection::{Phase, Recv};
 use super::send::Vectors;
 use super::{Net, Turn};
-use crate::ring::{Op, Token};
+use crate::ring::Token;
 
 /// Output whose connection was closed while it was being sent; kept until the kernel lets go of it.
 pub(super) struct Grave {
@@ -52,7 +52,7 @@ impl Net {
         }
         self.ring.close(connection.fd);
         if connection.sending {
-            let token = connection.token(Op::Send);
+            let token = connection.send_token();
             self.graves.push(Grave { token, _out: connection.out, _vectors: connection.vectors });
         }
         turn.node.close(id);

@@ -46,6 +46,8 @@ pub(super) struct Connection {
     pub(super) phase: Phase,
     /// A send of `out` is in flight.
     pub(super) sending: bool,
+    /// That send completes only if it fails.
+    pub(super) at_once: bool,
     /// The session has output that waits for that send.
     pub(super) more_output: bool,
     /// Back-pressure: the session wants no more input.
@@ -56,9 +58,8 @@ pub(super) struct Connection {
     pub(super) fat: bool,
     /// Reads to go until it counts as calm; 0: it is.
     pub(super) unrest: u8,
-    /// Full buffers it took in turn number `full_turn`.
+    /// Full buffers it took in a row.
     pub(super) full_reads: u8,
-    pub(super) full_turn: u32,
     /// When something was last received or sent, in seconds of the engine's clock.
     pub(super) active_s: u32,
     /// What is being sent.
@@ -77,13 +78,13 @@ impl Connection {
             recv: Recv::Idle,
             phase: Phase::Open,
             sending: false,
+            at_once: false,
             more_output: false,
             paused: false,
             wants_bulk: false,
             fat: false,
             unrest: 0,
             full_reads: 0,
-            full_turn: 0,
             active_s: now_s,
             out: Reply::default(),
             sent: 0,
@@ -97,25 +98,31 @@ impl Connection {
         self.phase == Phase::Open && !self.paused && !self.wants_bulk && self.unrest == 0
     }
 
+    /// User data of the send in flight.
+    #[inline]
+    pub(super) fn send_token(&self) -> Token {
+        self.token(if self.at_once { Op::SendAtOnce } else { Op::Send })
+    }
+
     /// User data for one of its operations.
     #[inline]
     pub(super) fn token(&self, op: Op) -> Token {
         Token::session(op, self.id)
     }
 
-    /// Notes a read of `len` bytes into a buffer of `buffer_len`, in turn `turn`; more than `full_max` full buffers in one
-    /// turn make it count as a flood.
+    /// Notes a read of `len` bytes into a buffer of `buffer_len`; more than `full_max` full buffers in a row make it count
+    /// as a flood, however long they take: a multishot receive hands out dozens of buffers before anyone else's turn.
     #[inline]
-    pub(super) fn note_read(&mut self, len: usize, buffer_len: usize, turn: u32, full_max: u8) {
+    pub(super) fn note_read(&mut self, len: usize, buffer_len: usize, full_max: u8) {
         if len == buffer_len {
-            if self.full_turn != turn {
-                (self.full_turn, self.full_reads) = (turn, 0);
-            }
             self.full_reads = self.full_reads.saturating_add(1);
             if self.full_reads > full_max || self.unrest > 0 {
                 self.unrest = CALM_READS;
             }
-        } else if len < buffer_len / 2 {
+            return;
+        }
+        self.full_reads = 0;
+        if len < buffer_len / 2 {
             self.unrest = self.unrest.saturating_sub(1);
         }
     }
@@ -203,23 +210,26 @@ mod tests {
     #[test]
     fn a_flood_is_throttled_until_it_has_ended() {
         let mut connection = Connection::new(1, id(0, 0), 0);
-        for turn in 0..100 {
+        for _ in 0..100 {
             for _ in 0..4 {
-                connection.note_read(100, 100, turn, 4);
+                connection.note_read(100, 100, 4);
             }
+            connection.note_read(99, 100, 4);
         }
-        assert!(connection.is_calm(), "four full buffers a turn are no flood");
-        connection.note_read(100, 100, 99, 4);
+        assert!(connection.is_calm(), "four full buffers in a row are no flood");
+        for _ in 0..5 {
+            connection.note_read(100, 100, 4);
+        }
         assert!(!connection.is_calm());
         for _ in 0..CALM_READS - 1 {
-            connection.note_read(10, 100, 100, 4);
+            connection.note_read(10, 100, 4);
         }
-        connection.note_read(100, 100, 101, 4);
+        connection.note_read(100, 100, 4);
         for _ in 0..CALM_READS - 1 {
-            connection.note_read(10, 100, 102, 4);
+            connection.note_read(10, 100, 4);
         }
         assert!(!connection.is_calm(), "a full buffer in between starts the count anew");
-        connection.note_read(10, 100, 103, 4);
+        connection.note_read(10, 100, 4);
         assert!(connection.is_calm());
     }
 

@@ -77,7 +77,10 @@ pub(crate) struct Net {
     starved: Vec<SessionId>,
     /// Output of connections that died while it was being sent.
     graves: Vec<Grave>,
-    turn: u32,
+    /// Connections with a send at once whose outcome has not been looked at.
+    at_once: Vec<SessionId>,
+    /// One of them has more to send.
+    in_haste: bool,
     /// Completions since the start.
     completed: u64,
     sweep: sweep::Sweep,
@@ -106,7 +109,8 @@ impl Net {
             dirty: Vec::new(),
             starved: Vec::new(),
             graves: Vec::new(),
-            turn: 0,
+            at_once: Vec::new(),
+            in_haste: false,
             completed: 0,
             sweep: sweep::Sweep::default(),
             accepting: true,
@@ -121,6 +125,12 @@ impl Net {
     #[inline]
     pub(crate) fn submit(&mut self) -> io::Result<()> {
         self.ring.submit()
+    }
+
+    /// Whether the kernel has something to do for us: entries to take, or arrivals to complete.
+    #[inline]
+    pub(crate) fn needs_submit(&mut self) -> bool {
+        self.ring.needs_submit()
     }
 
     /// The same, and waits until something arrives or the tick, which must be on, ends.
@@ -150,7 +160,7 @@ impl Net {
     /// Whether something has arrived, or is left over from the last turn.
     #[inline]
     pub(crate) fn is_ready(&mut self) -> bool {
-        self.next < self.completions.len() || !self.dirty.is_empty() || self.ring.is_ready()
+        self.next < self.completions.len() || !self.dirty.is_empty() || self.in_haste || self.ring.is_ready()
     }
 
     /// Whether there are submissions for the kernel.
@@ -175,7 +185,9 @@ impl Net {
 
     /// Handles what has arrived, within the bounds of one turn. Returns whether there was anything but a tick.
     pub(crate) fn process(&mut self, turn: &mut Turn<'_>) -> bool {
-        self.turn = self.turn.wrapping_add(1);
+        if !self.at_once.is_empty() {
+            self.settle_sends(turn);
+        }
         if self.next == self.completions.len() {
             self.completions.clear();
             self.next = 0;
@@ -214,7 +226,7 @@ impl Net {
     fn dispatch(&mut self, completion: Completion, turn: &mut Turn<'_>) {
         match completion.token.op() {
             Op::Recv => self.on_recv(completion, turn),
-            Op::Send => self.on_send(completion, turn),
+            Op::Send | Op::SendAtOnce => self.on_send(completion, turn),
             Op::RecvInto => self.on_recv_into(completion, turn),
             Op::Accept => self.on_accept(completion, turn),
             Op::Wake => {

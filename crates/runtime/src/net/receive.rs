@@ -11,7 +11,7 @@ use crate::ring::{BUFFER_LEN, Completion, Op};
 const BULK_LEN_MIN: usize = 64 << 10;
 /// Most bytes of one receive into a value: keeps the turn short that copies them.
 const BULK_STEP_MAX: usize = 256 << 10;
-/// Full buffers that a connection may take in one turn before it counts as a flood.
+/// Full buffers that a connection may take in a row before it counts as a flood.
 const FULL_READS_MAX: u8 = 4;
 
 impl Net {
@@ -70,7 +70,7 @@ impl Net {
                 turn.node.feed(id, bytes, turn.now);
             }
             connection.active_s = turn.now_s();
-            connection.note_read(len, BUFFER_LEN, self.turn, FULL_READS_MAX);
+            connection.note_read(len, BUFFER_LEN, FULL_READS_MAX);
             if len == BUFFER_LEN || connection.unrest > 0 || connection.wants_bulk {
                 connection.wants_bulk = wants_bulk(id, turn);
             }

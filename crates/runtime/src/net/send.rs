@@ -1,5 +1,9 @@
 //! Bytes out: one send in flight per connection, whatever the turn produced for it. The buffer in flight and the one
 //! that the session writes to are exchanged, so that both keep their memory and nothing is copied.
+//!
+//! Nearly every send finds room in the socket and is over when the call that submits it returns. Such a send is not worth
+//! a completion, which would look like news and cost a turn: it is tried at once, without one, and only if that fails
+//! submitted again as a send that waits for room.
 
 use std::fmt;
 
@@ -8,10 +12,12 @@ use corelane_resp::Reply;
 
 use super::connection::{Connection, Phase};
 use super::{Net, Turn};
-use crate::ring::{Completion, Op, Ring};
+use crate::ring::{Completion, Op, Ring, Token};
 
 /// Most bytes of one send: large enough to be efficient, small enough for progress to be seen.
-const SEND_LEN_MAX: usize = 1 << 20;
+const SEND_LEN_MAX: usize = 2 << 20;
+/// Most bytes that are tried at once: the session accepts more commands even before it knows that they have left.
+const AT_ONCE_LEN_MAX: usize = 64 << 10;
 /// Most pieces of one vectored send.
 const VECTORS_MAX: usize = 64;
 /// An output buffer that has grown beyond this is freed when it has been sent.
@@ -79,30 +85,78 @@ impl Net {
         if connection.more_output && !connection.sending {
             exchange(&mut connection.out, state.output);
             connection.more_output = false;
-            turn.node.output_taken(id, connection.out.len());
+            let len = connection.out.len();
+            turn.node.output_taken(id, len);
+            connection.at_once = connection.phase == Phase::Open && len <= AT_ONCE_LEN_MAX;
+            if connection.at_once {
+                self.at_once.push(id);
+            }
             send(&mut self.ring, connection);
         }
+        self.in_haste |= connection.more_output && connection.at_once;
         if steer {
             self.steer(id, turn);
         }
     }
 
+    /// Learns how the sends at once ended: all but those that a completion tells of have sent everything.
+    pub(super) fn settle_sends(&mut self, turn: &mut Turn<'_>) {
+        if !self.ring.is_settled() {
+            return;
+        }
+        self.in_haste = false;
+        self.completions.drain(..self.next);
+        self.next = 0;
+        self.ring.reap(&mut self.completions, usize::MAX);
+        for completion in &self.completions[self.next..] {
+            if completion.token.op() == Op::SendAtOnce
+                && let Some(connection) = self.connections.by_token(Op::SendAtOnce, completion.token)
+            {
+                connection.at_once = false;
+            }
+        }
+        let mut at_once = std::mem::take(&mut self.at_once);
+        for id in at_once.drain(..) {
+            match self.connections.by_id(id) {
+                Some(connection) if connection.at_once => {
+                    let len = connection.out.len();
+                    self.note_sent(id, len, turn);
+                }
+                Some(_) => {}
+                None => self.bury(Token::session(Op::SendAtOnce, id)),
+            }
+        }
+        self.at_once = at_once;
+    }
+
     pub(super) fn on_send(&mut self, completion: Completion, turn: &mut Turn<'_>) {
-        let Some(connection) = self.connections.by_token(Op::Send, completion.token) else {
-            return self.bury(completion.token);
+        let op = completion.token.op();
+        let Some(connection) = self.connections.by_token(op, completion.token) else {
+            // What was to be sent at once has been buried already.
+            return if op == Op::Send {
+                self.bury(completion.token)
+            };
         };
         let id = connection.id;
         match completion.result {
-            len @ 1.. => {
-                connection.sent += len as usize;
-                connection.active_s = turn.now_s();
-                turn.node.sent(id, len as usize, turn.now);
-            }
-            result if matches!(-result, libc::EINTR | libc::EAGAIN) => {}
+            len @ 1.. => self.note_sent(id, len as usize, turn),
+            result if matches!(-result, libc::EINTR | libc::EAGAIN) => self.note_sent(id, 0, turn),
             _ => {
                 connection.sending = false;
-                return self.close(id, turn);
+                self.close(id, turn);
             }
+        }
+    }
+
+    /// So many more bytes of a connection's output have left.
+    #[inline]
+    fn note_sent(&mut self, id: SessionId, len: usize, turn: &mut Turn<'_>) {
+        let Some(connection) = self.connections.by_id(id) else { return };
+        connection.at_once = false;
+        connection.sent += len;
+        if len > 0 {
+            connection.active_s = turn.now_s();
+            turn.node.sent(id, len, turn.now);
         }
         if connection.sent < connection.out.len() {
             return send(&mut self.ring, connection);
@@ -133,17 +187,29 @@ fn exchange(sent: &mut Reply, written: &mut Reply) {
 fn send(ring: &mut Ring, connection: &mut Connection) {
     connection.sending = true;
     connection.fat = true;
-    let token = connection.token(Op::Send);
+    let token = connection.send_token();
     if connection.out.splices().is_empty() {
         let rest = &connection.out.buf[connection.sent..];
         let len = rest.len().min(SEND_LEN_MAX) as u32;
-        // SAFETY: `out` is not touched while `sending`, and outlives its connection in a `Grave` if need be.
-        unsafe { ring.send(connection.fd, rest.as_ptr(), len, token) };
+        let (fd, start) = (connection.fd, rest.as_ptr());
+        if connection.at_once {
+            // SAFETY: `out` is not touched while `sending`, and outlives its connection in a `Grave` if need be; both end
+            // only when the ring has been found settled.
+            unsafe { ring.send_at_once(fd, start, len, token) };
+        } else {
+            // SAFETY: the same, until the completion.
+            unsafe { ring.send(fd, start, len, token) };
+        }
     } else {
         let vectors = connection.vectors.get_or_insert_with(Vectors::new);
         let header = vectors.fill(&connection.out, connection.sent);
-        // SAFETY: as above, for `out` and `vectors`.
-        unsafe { ring.send_msg(connection.fd, header, token) };
+        if connection.at_once {
+            // SAFETY: as above, for `out` and `vectors`.
+            unsafe { ring.send_msg_at_once(connection.fd, header, token) };
+        } else {
+            // SAFETY: as above, for `out` and `vectors`.
+            unsafe { ring.send_msg(connection.fd, header, token) };
+        }
     }
 }
 

@@ -23,6 +23,8 @@ const SUBMISSIONS_MAX: u32 = 1024;
 const COMPLETIONS_MAX: u32 = 8192;
 /// What [`Ring::tick`] waits for: a millisecond.
 static TICK: types::Timespec = types::Timespec::new().nsec(1_000_000);
+/// A send that does not wait for room. With MSG_WAITALL, less than all of it is a failure, and failures complete.
+const AT_ONCE: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | libc::MSG_DONTWAIT;
 /// `io_uring_enter`: run deferred work and look for completions.
 const ENTER_GETEVENTS: u32 = 1;
 
@@ -91,7 +93,8 @@ impl Ring {
         if on { completions.enable_eventfd() } else { completions.disable_eventfd() }
     }
 
-    /// Submissions whose last completion has not been reaped: memory lent to them must stay until this is 0.
+    /// Submissions whose last completion has not been reaped: memory lent to them must stay until this is 0. Sends at once
+    /// are over as soon as they have been submitted, and do not count.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
@@ -151,6 +154,26 @@ impl Ring {
         self.queue(opcode::Send::new(types::Fd(fd), start, len).flags(flags).build(), token);
     }
 
+    /// Sends all of `len` bytes at once, without waiting for room, and says nothing if that succeeds: it has when
+    /// [`Ring::is_settled`] and no completion with this token has come. Otherwise the completion tells what was sent.
+    ///
+    /// # Safety
+    /// `start` must be valid for reads of `len` bytes, which do not change, until the ring is settled.
+    #[inline]
+    pub(crate) unsafe fn send_at_once(&mut self, fd: RawFd, start: *const u8, len: u32, token: Token) {
+        let entry = opcode::Send::new(types::Fd(fd), start, len).flags(AT_ONCE).build();
+        self.queue(entry.flags(squeue::Flags::SKIP_SUCCESS), token);
+    }
+
+    /// [`Ring::send_at_once`] for what the header's vectors name.
+    ///
+    /// # Safety
+    /// Header, vectors and the bytes they name must be valid and unchanged until the ring is settled.
+    pub(crate) unsafe fn send_msg_at_once(&mut self, fd: RawFd, header: *const libc::msghdr, token: Token) {
+        let entry = opcode::SendMsg::new(types::Fd(fd), header).flags(AT_ONCE as u32).build();
+        self.queue(entry.flags(squeue::Flags::SKIP_SUCCESS), token);
+    }
+
     /// Sends what the header's vectors name, less only on an error.
     ///
     /// # Safety
@@ -208,6 +231,13 @@ impl Ring {
         tolerate(self.inner.submitter().submit_with_args(1, &args))
     }
 
+    /// Whether [`Ring::submit`] would do anything: entries wait, or work is deferred, or completions that found no room.
+    #[inline]
+    pub(crate) fn needs_submit(&mut self) -> bool {
+        let submission = self.inner.submission();
+        !submission.is_empty() || submission.taskrun() || submission.cq_overflow() || !self.stalled.is_empty()
+    }
+
     /// Whether there is something to reap, or work whose completion [`Ring::submit`] would bring.
     #[inline]
     pub(crate) fn is_ready(&mut self) -> bool {
@@ -220,20 +250,27 @@ impl Ring {
         !self.stalled.is_empty() || !self.inner.submission().is_empty()
     }
 
+    /// Whether the kernel has taken all entries, and all completions that it has made so far can be reaped.
+    #[inline]
+    pub(crate) fn is_settled(&mut self) -> bool {
+        let submission = self.inner.submission();
+        submission.is_empty() && !submission.cq_overflow() && self.stalled.is_empty()
+    }
+
     /// Moves up to `max` completions to the end of `into`.
     #[inline]
     pub(crate) fn reap(&mut self, into: &mut Vec<Completion>, max: usize) {
         for entry in self.inner.completion().take(max) {
             let (token, flags) = (Token::from_user_data(entry.user_data()), entry.flags());
             into.push(Completion { token, result: entry.result(), flags });
-            self.in_flight -= usize::from(!cqueue::more(flags));
+            self.in_flight -= usize::from(!cqueue::more(flags) && token.op() != Op::SendAtOnce);
         }
     }
 
     #[inline]
     fn queue(&mut self, entry: squeue::Entry, token: Token) {
         let entry = entry.user_data(token.to_user_data());
-        self.in_flight += 1;
+        self.in_flight += usize::from(token.op() != Op::SendAtOnce);
         self.submitted += 1;
         if !self.stalled.is_empty() || !self.try_push(&entry) {
             self.queue_slowly(entry);

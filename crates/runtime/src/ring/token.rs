@@ -25,6 +25,8 @@ pub(crate) enum Op {
     Send = 5,
     /// The time-out that bounds waits.
     Tick = 6,
+    /// Send of a connection's output that completes only if it fails.
+    SendAtOnce = 7,
 }
 
 /// Bits of a [`SessionId`]'s generation that fit beside operation and index.
@@ -77,6 +79,7 @@ impl Token {
             4 => Op::RecvInto,
             5 => Op::Send,
             6 => Op::Tick,
+            7 => Op::SendAtOnce,
             _ => Op::Ignored,
         }
     }
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn tokens_come_back_whole() {
         let id = SessionId { idx: u32::MAX - 3, generation: 0xab_cdef };
-        for op in [Op::Recv, Op::RecvInto, Op::Send] {
+        for op in [Op::Recv, Op::RecvInto, Op::Send, Op::SendAtOnce] {
             let token = Token::from_user_data(Token::session(op, id).to_user_data());
             assert_eq!((token.op(), token.idx()), (op, id.idx));
             let other = SessionId { generation: id.generation ^ 1, ..id };

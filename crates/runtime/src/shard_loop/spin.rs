@@ -53,17 +53,20 @@ impl Spin {
         Self { asked, confidence: CONFIDENCE_MAX, skipped: 0 }
     }
 
-    /// What to do now, if anything. `active`: something was done since the last sleep; `awaiting`: another shard was asked.
-    pub(crate) fn attempt(&mut self, active: bool, awaiting: bool, now: Instant) -> Option<Attempt> {
-        let worth_it = active && self.is_worth_it();
-        let (total_max, alone_max) = match (worth_it, awaiting) {
+    /// Whether to spin at all. `active`: something was done since the last sleep.
+    pub(crate) fn is_worth_it(&mut self, active: bool) -> bool {
+        !self.asked.is_zero() || (active && self.is_promising())
+    }
+
+    /// Begins to spin. `awaiting`: another shard was asked for something.
+    pub(crate) fn attempt(&self, active: bool, awaiting: bool, now: Instant) -> Attempt {
+        let (total_max, alone_max) = match (active && self.confidence > 0, awaiting) {
             (true, true) => (SHARED_MAX, SHARED_MAX),
             (true, false) => (SHARED_MAX, ALONE_MAX),
             (false, _) => (Duration::ZERO, Duration::ZERO),
         };
         let (asked, alone) = (self.asked, Duration::ZERO);
-        let attempt = Attempt { asked, total_max, alone_max, began: now, last: now, alone, awaiting };
-        (worth_it || !asked.is_zero()).then_some(attempt)
+        Attempt { asked, total_max, alone_max, began: now, last: now, alone, awaiting }
     }
 
     /// How it went: whether something came, and whether a sleep would not have found it just as well. Work that comes while
@@ -76,7 +79,7 @@ impl Spin {
         };
     }
 
-    fn is_worth_it(&mut self) -> bool {
+    fn is_promising(&mut self) -> bool {
         if self.confidence == 0 {
             self.skipped += 1;
             if self.skipped < RETRY_INTERVAL {
@@ -109,7 +112,10 @@ mod tests {
     /// Spins with yields that take `step_ns` each, in vain or not; returns for how many microseconds.
     fn spin_us(spin: &mut Spin, active: bool, awaiting: bool, step_ns: u64, came: bool) -> u128 {
         let began = Instant::now();
-        let Some(mut attempt) = spin.attempt(active, awaiting, began) else { return 0 };
+        if !spin.is_worth_it(active) {
+            return 0;
+        }
+        let mut attempt = spin.attempt(active, awaiting, began);
         let mut now = began + Duration::from_nanos(step_ns);
         while attempt.goes_on(now) {
             now += Duration::from_nanos(step_ns);
