@@ -23,6 +23,8 @@ use std::mem::MaybeUninit;
 const EXPIRE_BUDGET: usize = 256;
 /// Flushed entries freed per tick; one costs up to 0.2 microseconds.
 const FREE_BUDGET: usize = 1024;
+/// Commands run at a time of those that have been granted the intents they waited for.
+const GRANTED_BUDGET: usize = 64;
 /// Emptied batches kept for the next turns.
 const BATCH_POOL_MAX: usize = 16;
 
@@ -225,8 +227,10 @@ impl Node {
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);
+        } else if self.participant.has_granted() {
+            self.pump(now);
         }
-        more
+        more | self.participant.has_granted()
     }
 
     /// Sends what has waited for other shards' replies since an earlier millisecond: they may take long.
@@ -280,8 +284,10 @@ impl Node {
         self.core.shard.host_request.take()
     }
 
-    /// Handles messages of this shard to itself, and lets sessions go on that can, until there is nothing left.
+    /// Handles messages of this shard to itself, and lets sessions go on that can, until there is nothing left; of commands
+    /// that have waited for intents only some, the others in later turns.
     pub(crate) fn pump(&mut self, now: Millis) {
+        let mut granted = 0;
         loop {
             if let Some(message) = self.core.local.pop_front() {
                 self.handle(self.core.shard.me, message, now);
@@ -289,6 +295,8 @@ impl Node {
                 let Some(session) = self.sessions.get_mut(id) else { continue };
                 session.resuming = false;
                 self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
+            } else if granted < GRANTED_BUDGET && self.run_granted(now) {
+                granted += 1;
             } else {
                 self.core.current = None;
                 return;

@@ -49,6 +49,8 @@ pub(crate) struct Participant {
     waiters: HashMap<Ticket, Waiter>,
     held: HashMap<TxId, Held>,
     jobs: VecDeque<Job>,
+    /// Tickets granted whose commands are still to be run; they hold their intents.
+    granted: VecDeque<Ticket>,
 }
 
 fn mode_of(command: &Command) -> Mode {
@@ -95,6 +97,11 @@ impl Participant {
     pub(crate) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
+
+    /// Whether commands have been granted what they waited for and have not been run.
+    pub(crate) fn has_granted(&self) -> bool {
+        !self.granted.is_empty()
+    }
 }
 
 impl Node {
@@ -105,7 +112,7 @@ impl Node {
             TxMessage::Run { tx, stage, key, payload, last } => {
                 self.on_run(tx, stage, key, payload, last, now)
             }
-            TxMessage::Release(tx) => self.on_release(tx, now),
+            TxMessage::Release(tx) => self.on_release(tx),
             TxMessage::Granted(tx, result) => self.on_granted(from, tx, result),
             TxMessage::Refused(tx) => self.on_refused(tx),
             TxMessage::Ran(tx, result) => self.on_ran(from, tx, result),
@@ -154,7 +161,7 @@ impl Node {
         if self.faults.release_early
             && let Some(ticket) = self.participant.held.get_mut(&tx).and_then(|held| held.ticket.take())
         {
-            self.release(ticket, now);
+            self.release(ticket);
         }
         if !reads {
             return self.core.send(tx.coordinator, TxMessage::Granted(tx, PartResult::default()));
@@ -231,34 +238,36 @@ impl Node {
         result.keys = keys.to_vec();
         self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
         if last {
-            self.on_release(tx, now);
+            self.on_release(tx);
         }
     }
 
-    fn on_release(&mut self, tx: TxId, now: Millis) {
+    fn on_release(&mut self, tx: TxId) {
         let Some(held) = self.participant.held.remove(&tx) else { return };
         if let Some(ticket) = held.ticket {
-            self.release(ticket, now);
+            self.release(ticket);
         }
     }
 
-    /// Lets intents go and runs what was waiting for them, and what waited for that.
-    fn release(&mut self, ticket: Ticket, now: Millis) {
+    /// Lets intents go. What waited for them is run by [`Self::run_granted`]: it may be thousands of commands.
+    fn release(&mut self, ticket: Ticket) {
         let mut granted = Vec::new();
         self.participant.intents.release(ticket, &mut granted);
-        let mut granted = VecDeque::from(granted);
-        while let Some(ticket) = granted.pop_front() {
-            match self.participant.waiters.remove(&ticket) {
-                Some(Waiter::Tx(tx)) => self.grant(tx, now),
-                Some(Waiter::Single { origin, command, args }) => {
-                    self.run_parked(origin, command, args.args(), now);
-                    let mut next = Vec::new();
-                    self.participant.intents.release(ticket, &mut next);
-                    granted.extend(next);
-                }
-                None => {}
+        self.participant.granted.extend(granted);
+    }
+
+    /// Runs one command that has been granted what it waited for; false if there is none.
+    pub(crate) fn run_granted(&mut self, now: Millis) -> bool {
+        let Some(ticket) = self.participant.granted.pop_front() else { return false };
+        match self.participant.waiters.remove(&ticket) {
+            Some(Waiter::Tx(tx)) => self.grant(tx, now),
+            Some(Waiter::Single { origin, command, args }) => {
+                self.run_parked(origin, command, args.args(), now);
+                self.release(ticket);
             }
+            None => {}
         }
+        true
     }
 
     fn run_parked(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, now: Millis) {

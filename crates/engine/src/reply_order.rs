@@ -27,6 +27,8 @@ pub(crate) struct ReplyOrder {
     head: u32,
     held: Vec<u8>,
     held_live: usize,
+    /// Bytes of the large replies, shared payloads included.
+    large_len: usize,
 }
 
 impl ReplyOrder {
@@ -39,6 +41,12 @@ impl ReplyOrder {
     /// Replies owed.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// Bytes of replies that wait for earlier ones.
+    #[inline]
+    pub(crate) fn held_len(&self) -> usize {
+        self.held_live + self.large_len
     }
 
     /// A place for a reply that will come later: its sequence number.
@@ -56,7 +64,7 @@ impl ReplyOrder {
             self.hold(idx, &reply.buf);
             reply.clear();
         } else {
-            self.slots[idx] = Slot::Large(Box::new(reply.take()));
+            self.hold_large(idx, reply.take());
         }
     }
 
@@ -81,8 +89,13 @@ impl ReplyOrder {
             out.append(&mut reply);
             self.advance(out);
         } else {
-            self.slots[idx] = Slot::Large(Box::new(reply));
+            self.hold_large(idx, reply);
         }
+    }
+
+    fn hold_large(&mut self, idx: usize, reply: Reply) {
+        self.large_len += reply.len();
+        self.slots[idx] = Slot::Large(Box::new(reply));
     }
 
     fn hold(&mut self, idx: usize, bytes: &[u8]) {
@@ -105,7 +118,10 @@ impl ReplyOrder {
                     out.raw(&self.held[*start..*start + *len]);
                     self.held_live -= *len;
                 }
-                Slot::Large(reply) => out.append(reply),
+                Slot::Large(reply) => {
+                    self.large_len -= reply.len();
+                    out.append(reply);
+                }
             }
             self.pop();
         }
@@ -175,7 +191,7 @@ mod tests {
             }
             let got: Vec<u8> = out.slices().flatten().copied().collect();
             assert_eq!(got, expected);
-            assert!(order.is_empty() && order.held.is_empty());
+            assert!(order.is_empty() && order.held.is_empty() && order.held_len() == 0);
             assert!(order.slots.capacity() <= SLOTS_KEPT_MAX);
         }
     }
