@@ -8,6 +8,7 @@ mod db;
 mod entry;
 mod expiry;
 mod garbage;
+mod leaf;
 mod table;
 #[cfg(test)]
 mod tests;
