@@ -15,7 +15,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
     substr setrange incr decr incrby decrby incrbyfloat lcs delifeq del unlink exists type touch ttl pttl expire pexpire \
     expireat pexpireat expiretime pexpiretime persist keys scan randomkey rename renamenx copy move swapdb dbsize flushdb \
     flushall select ping echo quit reset hello client client|id client|info client|list client|setname client|getname \
-    client|setinfo command command|count command|docs command|info command|list command|getkeys info config config|get \
+    client|setinfo client|kill client|no-evict client|no-touch client|reply client|unblock client|pause client|unpause \
+    client|getredir client|trackinginfo client|capa client|help monitor command command|count command|docs command|info command|list command|getkeys info config config|get \
     time debug object object|encoding";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
@@ -165,7 +166,7 @@ fn compare_docs(name: &str, ours: &Value, theirs: &Value, found: &mut Vec<String
 
 /// The arguments without what only documentation uses: since when there is one, its name beside the text displayed.
 fn argument_tree(arguments: &Value) -> Vec<Vec<(String, Value)>> {
-    const UNUSED: [&str; 3] = ["name", "since", "summary"];
+    const UNUSED: [&str; 4] = ["name", "since", "summary", "deprecated_since"];
     let describe = |argument: Value| {
         let fields = argument.pairs().into_iter().map(|(name, value)| (name.text(), value));
         let kept = fields.filter(|(name, _)| !UNUSED.contains(&name.as_str()));

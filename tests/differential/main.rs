@@ -9,6 +9,7 @@ mod common;
 
 mod grammar;
 mod introspection;
+mod monitor;
 mod peers;
 mod random;
 mod scan;

@@ -8,6 +8,7 @@ use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard};
 use crate::dispatch::needs_all_shards;
 use crate::execute::{merge_parts, shard_of};
 use crate::message::{LockRequest, TxId, TxMessage};
+use crate::modes::Modes;
 use crate::node::Node;
 use crate::session::{Client, SessionId};
 use crate::slot::ShardId;
@@ -39,6 +40,7 @@ struct Tx {
     command: &'static Command,
     db: u16,
     proto: Proto,
+    no_touch: bool,
     args: OwnedArgs,
     /// In ascending order of shards.
     parts: Vec<Part>,
@@ -88,6 +90,7 @@ impl Coordinator {
             command,
             db: client.db as u16,
             proto: client.proto,
+            no_touch: client.modes.has(Modes::NO_TOUCH),
             args,
             awaited: parts.len(),
             parts,
@@ -132,6 +135,7 @@ impl Tx {
             db: self.db,
             proto: self.proto,
             client_id: self.client_id,
+            no_touch: self.no_touch,
             args: self.args.clone(),
             keys: part.keys.clone(),
         }))
@@ -267,7 +271,10 @@ impl Node {
         });
         let Some(session) = self.sessions.get_mut(tx.session) else { return };
         session.in_transaction = false;
-        session.out.append(&mut reply);
+        session.client.transaction_ended();
+        if !session.client.modes.mutes() {
+            session.out.append(&mut reply);
+        }
         self.core.after_change(session, tx.session);
     }
 }

@@ -4,7 +4,9 @@ use crate::args::Args;
 use crate::command::KeyRange;
 use crate::errors::Error;
 use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Millis, NewValue};
-use crate::session::{Client, Sessions};
+use crate::monitor::Watchers;
+use crate::pause::Pause;
+use crate::session::{Client, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
@@ -39,6 +41,15 @@ pub enum HostRequest {
     Shutdown,
 }
 
+/// What a command wants done to connections of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Close it: at once, or after its replies.
+    Close(SessionId, CloseWhen),
+    /// Show it all commands from its next reply on.
+    Monitor(SessionId),
+}
+
 /// The data of one shard, and what its commands need beside it.
 pub struct Shard {
     /// Which shard this is.
@@ -55,6 +66,12 @@ pub struct Shard {
     pub settings: Settings,
     /// What the runtime last told about the process.
     pub process: ProcessInfo,
+    /// Who is shown all commands.
+    pub watchers: Watchers,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// What commands want done to connections.
+    pub orders: Vec<Order>,
     /// What a command has asked of the process.
     pub host_request: Option<HostRequest>,
 }
@@ -124,6 +141,8 @@ pub struct ShardReport {
     pub expired: u64,
     /// Connections open on it.
     pub connections: usize,
+    /// The pause of its clients.
+    pub pause: Pause,
     /// The process, as this shard knows it.
     pub process: ProcessInfo,
     /// The configuration.
@@ -244,9 +263,15 @@ impl Ctx<'_> {
         self.shard.keyspace.find(self.db, key, self.now)
     }
 
-    /// The entry of a key, for reading: counts a hit or a miss, and is an access.
+    /// The entry of a key, for reading: counts a hit or a miss, and is an access unless the client wants none.
     #[inline]
     pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        if self.shard.keyspace.no_touch { self.peek(key) } else { self.access(key) }
+    }
+
+    /// The same, and is an access whatever the client wants.
+    #[inline]
+    pub fn access(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         let now_s = self.now / 1000;
         let mut entry = self.peek(key)?;
         entry.touch(now_s);

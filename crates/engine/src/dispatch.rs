@@ -1,7 +1,7 @@
 //! From bytes to commands, and from a command to the place where it runs.
 
 use crate::args::{Args, OwnedArgs};
-use crate::command::{Command, Plan, Scope};
+use crate::command::{Command, Flags, Plan, Scope};
 use crate::commands::Lookup;
 use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
@@ -9,9 +9,10 @@ use crate::errors::Error;
 use crate::execute::{run_whole, shard_of};
 use crate::keyspace::{Millis, WARM_MAX};
 use crate::message::{Batch, RequestHead};
+use crate::modes::Modes;
 use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
-use crate::session::{CloseWhen, Partial, Session, SessionId};
+use crate::session::{CloseWhen, Partial, PauseState, Session, SessionId};
 use crate::slot::{ShardId, Slot};
 use bytes::Bytes;
 use corelane_resp::{Limits, Parser, ProtocolError, Reply, Span, Step};
@@ -168,7 +169,13 @@ impl Core {
         {
             let (command, args) = *blocked;
             let mut peers = Peers { coordinator, participant };
-            self.dispatch(&mut peers, session, id, command, args.args(), now);
+            if session.pause == PauseState::Running {
+                self.dispatch(&mut peers, session, id, command, args.args(), now);
+            } else {
+                session.pause = PauseState::Running;
+                self.count(session, 1);
+                self.run_watched(&mut peers, session, id, command, args.args(), now);
+            }
         }
         self.consume(coordinator, participant, session, id, &[], now);
     }
@@ -201,7 +208,9 @@ impl Core {
                 }
                 let args = Args::new(&data[base + ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
                 used = base + ahead.starts[idx + 1];
-                if !args.is_empty() {
+                if args.is_empty() {
+                    session.client.modes.next_command();
+                } else {
                     self.run_command(peers, session, id, args, now);
                 }
             }
@@ -255,6 +264,7 @@ impl Core {
     }
 
     fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
+        session.client.modes.next_command();
         self.shard.stats.errors += 1;
         self.answer(session, |_, _, reply| {
             error.reply(reply);
@@ -263,13 +273,14 @@ impl Core {
         session.client.close = Some(CloseWhen::AfterOutput);
     }
 
-    /// Writes a reply that is known now to where it belongs: the output, or behind replies still owed.
+    /// Writes a reply that is known now to where it belongs: the output, or behind replies still owed; or nowhere, if the
+    /// client wants none. A command may change that with effect on its own reply.
     fn answer(
         &mut self,
         session: &mut Session,
         write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
     ) {
-        let direct = session.order.is_empty();
+        let direct = session.order.is_empty() && !session.client.modes.mutes();
         let reply = if direct { &mut session.out } else { &mut self.scratch };
         reply.set_proto(session.client.proto);
         let mark = reply.mark();
@@ -280,7 +291,13 @@ impl Core {
             write_error(&mut self.shard, &error, reply);
         }
         if !direct {
-            session.order.push_ready(&mut self.scratch);
+            if session.client.modes.mutes() {
+                self.scratch.clear();
+            } else if session.order.is_empty() {
+                session.out.append(&mut self.scratch);
+            } else {
+                session.order.push_ready(&mut self.scratch);
+            }
         }
     }
 
@@ -292,6 +309,9 @@ impl Core {
         args: Args<'_>,
         now: Millis,
     ) {
+        if !session.client.modes.is_empty() {
+            session.client.modes.next_command();
+        }
         let (command, container) = match self.table.find(args) {
             Lookup::Command(command) => (command, None),
             Lookup::Subcommand(container, command) => (command, Some(container.name)),
@@ -303,13 +323,55 @@ impl Core {
                 return self.answer(session, |_, _, _| Err(error));
             }
         };
-        self.shard.stats.commands += 1;
-        session.client.commands += 1;
+        self.count(session, 1);
         session.client.last_command = match container {
             None => (command.name, None),
             Some(container) => (container, Some(command.name)),
         };
+        if self.shard.watchers.any() | self.shard.pause.is_set() {
+            self.run_watched(peers, session, id, command, args, now);
+        } else {
+            self.dispatch(peers, session, id, command, args, now);
+        }
+    }
+
+    /// Counts a command that begins, or one that does not begin yet after all.
+    #[inline]
+    fn count(&mut self, session: &mut Session, change: i64) {
+        self.shard.stats.commands = self.shard.stats.commands.wrapping_add_signed(change);
+        session.client.commands = session.client.commands.wrapping_add_signed(change);
+    }
+
+    /// Runs a command while there are monitors, or a pause that may hold it back.
+    #[cold]
+    fn run_watched(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        command: &'static Command,
+        args: Args<'_>,
+        now: Millis,
+    ) {
+        if session.client.modes.has(Modes::MONITOR) {
+            if command.name == "monitor" {
+                return;
+            }
+            if [Flags::READONLY, Flags::WRITE, Flags::MAY_REPLICATE]
+                .iter()
+                .any(|flag| command.flags.has(*flag))
+            {
+                return self.answer(session, |_, _, _| Err(Error::MonitorKeys));
+            }
+        } else if self.shard.pause.holds(command, now) {
+            session.blocked = Some(Box::new((command, args.to_owned())));
+            session.pause = PauseState::Paused;
+            self.paused.push_back(id);
+            self.count(session, -1);
+            return;
+        }
         self.dispatch(peers, session, id, command, args, now);
+        self.show(&session.client, command, args, now);
     }
 
     /// Sends a command where its plan and its keys want it.
@@ -366,6 +428,7 @@ impl Core {
             command: self.table.index(args.at(0)).expect("the command was found by this name"),
             db: session.client.db as u16,
             proto: session.client.proto,
+            no_touch: session.client.modes.has(Modes::NO_TOUCH),
         }
     }
 
@@ -385,6 +448,7 @@ impl Core {
             return;
         }
         let db = session.client.db;
+        self.shard.keyspace.no_touch = session.client.modes.has(Modes::NO_TOUCH);
         self.answer(session, |shard, _, reply| run_whole(shard, command, db, now, args, reply));
     }
 
@@ -461,6 +525,7 @@ impl Node {
         let command = core.table.resolve(head.command, args);
         core.shard.stats.hops_in += 1;
         core.current = Some(command.name);
+        core.shard.keyspace.no_touch = head.no_touch;
         if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
             core.shard.stats.waited += 1;
             return self.participant.park(Origin { from, head }, command, args, &core.hashes);

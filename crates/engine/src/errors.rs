@@ -53,6 +53,9 @@ pub enum Error {
     /// HELLO with a version other than 2 or 3.
     #[error("NOPROTO unsupported protocol version")]
     NoProto,
+    /// A command on keys, asked for by a monitor.
+    #[error("ERR Replica can't interact with the keyspace")]
+    MonitorKeys,
     /// Any other text, code included.
     #[error("{0}")]
     Text(Cow<'static, str>),

@@ -20,6 +20,11 @@ impl Input {
         self.buf.len() - self.done
     }
 
+    /// Room beyond that, in bytes.
+    pub(crate) fn free(&self) -> usize {
+        self.buf.capacity() - self.len()
+    }
+
     /// Whether nothing is left.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -16,8 +16,11 @@ mod input;
 mod intents;
 mod keyspace;
 mod message;
+mod modes;
+mod monitor;
 mod node;
 mod participant;
+mod pause;
 mod reply_order;
 mod session;
 mod settings;
@@ -31,8 +34,8 @@ pub use command::{
 };
 pub use commands::{CommandTable, all as all_commands};
 pub use ctx::{
-    Ctx, Decide, HostRequest, KeySelection, Next, On, PartResult, Payload, ProcessInfo, Rng, SessionCtx,
-    Shard, ShardReport,
+    Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
+    SessionCtx, Shard, ShardReport,
 };
 pub use errors::Error;
 pub use glob::glob_match;
@@ -41,7 +44,10 @@ pub use keyspace::{
     DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
 };
 pub use message::Batch;
+pub use modes::Modes;
+pub use monitor::Watchers;
 pub use node::{Faults, Node, NodeConfig};
+pub use pause::Pause;
 pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions};
 pub use settings::Settings;
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};

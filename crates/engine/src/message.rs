@@ -3,7 +3,7 @@
 //! Commands and replies travel flat, so that a hop allocates nothing per command:
 //!
 //! ```text
-//! request  session idx u32 │ generation u32 │ seq u32 │ command u16 │ db u16 │ proto u8 │ kind u8 │ owned u16 │ argc u32 │ len u32 × argc │ bytes
+//! request  session idx u32 │ generation u32 │ seq u32 │ command u16 │ db u16 │ proto u8 │ no_touch u8 │ owned u16 │ argc u32 │ len u32 × argc │ bytes
 //! reply    session idx u32 │ generation u32 │ seq u32 │ len u32 │ bytes
 //! ```
 //! A length with the top bit set names an argument in the batch's list of owned ones. Replies with spliced payloads,
@@ -31,6 +31,10 @@ pub struct Batch {
     large_replies: Vec<(SessionId, u32, Reply)>,
     /// Transaction messages.
     pub txs: Vec<TxMessage>,
+    /// Commands as the destination's monitors are shown them.
+    pub monitor_lines: Vec<u8>,
+    /// Monitors of the sending shard that have gone, those included that `txs` announces.
+    pub monitors_left: u32,
     /// Commands in `requests`.
     pub request_count: u32,
 }
@@ -48,6 +52,8 @@ pub struct RequestHead {
     pub db: u16,
     /// The protocol of the reply.
     pub proto: Proto,
+    /// It is no access to its keys.
+    pub no_touch: bool,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -65,6 +71,8 @@ impl Batch {
             && self.replies.is_empty()
             && self.large_replies.is_empty()
             && self.txs.is_empty()
+            && self.monitor_lines.is_empty()
+            && self.monitors_left == 0
     }
 
     /// Empties it and keeps its memory, within reason.
@@ -81,6 +89,9 @@ impl Batch {
         self.replies.clear();
         self.large_replies.clear();
         self.txs.clear();
+        self.monitor_lines.clear();
+        self.monitor_lines.shrink_to(KEEP_MAX);
+        self.monitors_left = 0;
         self.request_count = 0;
     }
 
@@ -92,7 +103,7 @@ impl Batch {
         out.extend_from_slice(&head.seq.to_le_bytes());
         out.extend_from_slice(&head.command.to_le_bytes());
         out.extend_from_slice(&head.db.to_le_bytes());
-        out.extend_from_slice(&[u8::from(head.proto == Proto::Resp3), 0, 0, 0]);
+        out.extend_from_slice(&[u8::from(head.proto == Proto::Resp3), head.no_touch.into(), 0, 0]);
         out.extend_from_slice(&(args.len() as u32).to_le_bytes());
         for idx in 0..args.len() {
             let word = match args.shared(idx) {
@@ -124,6 +135,7 @@ impl Batch {
             command: u16_at(bytes, at + 12),
             db: u16_at(bytes, at + 14),
             proto: if bytes[at + 16] == 1 { Proto::Resp3 } else { Proto::Resp2 },
+            no_touch: bytes[at + 17] == 1,
         };
         let argc = u32_at(bytes, at + 20) as usize;
         let lengths = at + REQUEST_HEADER;
@@ -218,6 +230,8 @@ pub struct LockRequest {
     pub proto: Proto,
     /// The asking client's number.
     pub client_id: u64,
+    /// It is no access to the keys.
+    pub no_touch: bool,
     /// All arguments of the command.
     pub args: OwnedArgs,
     /// The indices of the keys that the participant owns.
@@ -276,6 +290,7 @@ mod tests {
                 command: 1,
                 db: 3,
                 proto: Proto::Resp3,
+                no_touch: seq == 1,
             };
             batch.push_request(head, Args::new(data, &spans, &large));
         }
@@ -283,6 +298,7 @@ mod tests {
         while let Some((head, next)) = batch.request_at(at, &mut spans) {
             let args = batch.request_args(&spans);
             assert_eq!((head.seq, head.db, head.proto, head.session.generation), (seen, 3, Proto::Resp3, 9));
+            assert_eq!(head.no_touch, seen == 1);
             assert_eq!(
                 (&args[0], &args[1], &args[2], args[3].len()),
                 (&b"SET"[..], &b"key"[..], &b"value"[..], 40_000)

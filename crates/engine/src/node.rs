@@ -6,12 +6,15 @@
 
 use crate::commands::CommandTable;
 use crate::coordinator::Coordinator;
-use crate::ctx::{HostRequest, ProcessInfo, Rng, Shard};
+use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
 use crate::dispatch::Ahead;
 use crate::keyspace::{KeyHasher, Keyspace, Millis};
 use crate::message::{Batch, TxMessage};
+use crate::modes::Modes;
+use crate::monitor::Watchers;
 use crate::participant::Participant;
-use crate::session::{CloseWhen, IoState, Peer, SessionId, Sessions};
+use crate::pause::Pause;
+use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
@@ -56,6 +59,8 @@ pub struct Node {
     pub(crate) core: Core,
     pub(crate) participant: Participant,
     pub(crate) coordinator: Coordinator,
+    /// Sessions that are shown all commands, or soon will be.
+    pub(crate) monitors: Vec<SessionId>,
     pub(crate) faults: Faults,
 }
 
@@ -77,6 +82,12 @@ pub(crate) struct Core {
     pub(crate) withheld_since: Millis,
     /// Sessions that can go on with what they have.
     pub(crate) resume: Vec<SessionId>,
+    /// Sessions with a command that waits for the end of a pause, those that waited first in front.
+    pub(crate) paused: VecDeque<SessionId>,
+    /// Commands as this shard's own monitors are to be shown them.
+    pub(crate) monitor_lines: Vec<u8>,
+    /// Scratch: one of them.
+    pub(crate) monitor_line: Vec<u8>,
     /// Scratch: reply of a command that must wait for earlier ones.
     pub(crate) scratch: Reply,
     /// Scratch: commands read ahead.
@@ -101,6 +112,9 @@ impl Node {
             stats: ShardStats::default(),
             settings: config.settings,
             process: ProcessInfo::default(),
+            watchers: Watchers::new(config.shards),
+            pause: Pause::default(),
+            orders: Vec::new(),
             host_request: None,
         };
         let core = Core {
@@ -113,6 +127,9 @@ impl Node {
             withheld: Vec::new(),
             withheld_since: 0,
             resume: Vec::new(),
+            paused: VecDeque::new(),
+            monitor_lines: Vec::new(),
+            monitor_line: Vec::new(),
             scratch: Reply::default(),
             ahead: Ahead::default(),
             hashes: Vec::new(),
@@ -124,6 +141,7 @@ impl Node {
             core,
             participant: Participant::default(),
             coordinator: Coordinator::default(),
+            monitors: Vec::new(),
             faults: config.faults,
         }
     }
@@ -164,6 +182,12 @@ impl Node {
 
     /// The connection is gone. Commands under way finish, their replies are dropped.
     pub fn close(&mut self, id: SessionId) {
+        let monitor =
+            |session: &mut Session| session.client.modes.has(Modes::MONITOR.or(Modes::MONITOR_SOON));
+        if self.sessions.get_mut(id).is_some_and(monitor) {
+            self.core.shard.watchers.leave();
+            self.core.tell_of_left_monitors();
+        }
         self.sessions.close(id);
     }
 
@@ -201,6 +225,12 @@ impl Node {
         for message in std::mem::take(&mut batch.txs) {
             self.handle(from, message, now);
         }
+        if batch.monitors_left > 0 {
+            self.forget_monitors(from, batch.monitors_left);
+        }
+        if !batch.monitor_lines.is_empty() {
+            self.deliver_lines(&batch.monitor_lines);
+        }
         self.serve(from, &batch, now);
         self.deliver(&mut batch);
         batch.recycle();
@@ -224,6 +254,7 @@ impl Node {
         let mut more = keyspace.expire_some(now, EXPIRE_BUDGET);
         more |= keyspace.free_some(FREE_BUDGET);
         self.release_withheld(now);
+        more |= self.release_paused(now);
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);
@@ -256,7 +287,8 @@ impl Node {
     /// When [`Self::tick`] has something to do although nothing arrives.
     pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
         let withheld = (!self.core.withheld.is_empty()).then_some(now + 1);
-        [self.core.shard.keyspace.next_expiry(now), withheld].into_iter().flatten().min()
+        let pause = self.core.shard.pause.deadline();
+        [self.core.shard.keyspace.next_expiry(now), withheld, pause].into_iter().flatten().min()
     }
 
     /// The command being run; for the report of a panic.
@@ -297,9 +329,34 @@ impl Node {
                 self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
             } else if granted < GRANTED_BUDGET && self.run_granted(now) {
                 granted += 1;
+            } else if self.core.shard.watchers.has_news() {
+                self.core.tell_of_left_monitors();
+            } else if !self.core.monitor_lines.is_empty() {
+                let lines = std::mem::take(&mut self.core.monitor_lines);
+                self.deliver_lines(&lines);
             } else {
                 self.core.current = None;
                 return;
+            }
+        }
+    }
+
+    /// Does to connections what a command has asked for.
+    pub(crate) fn obey(&mut self) {
+        for order in std::mem::take(&mut self.core.shard.orders) {
+            let (Order::Close(id, _) | Order::Monitor(id)) = order;
+            let Some(session) = self.sessions.get_mut(id) else { continue };
+            match order {
+                Order::Close(_, when) => {
+                    if session.client.close != Some(CloseWhen::Now) {
+                        session.client.close = Some(when);
+                    }
+                    self.core.after_change(session, id);
+                }
+                Order::Monitor(_) => {
+                    session.client.modes.set(Modes::MONITOR_SOON, true);
+                    self.monitors.push(id);
+                }
             }
         }
     }
@@ -323,7 +380,7 @@ impl Node {
 impl Core {
     /// Lists a session for the runtime and for being run on, as its state asks for.
     #[inline]
-    pub(crate) fn after_change(&mut self, session: &mut crate::session::Session, id: SessionId) {
+    pub(crate) fn after_change(&mut self, session: &mut Session, id: SessionId) {
         let settings = &self.shard.settings;
         if settings.output_buffer_limit != 0 && session.output_len() > settings.output_buffer_limit {
             self.shard.stats.output_limit_disconnections += u64::from(session.client.close.is_none());

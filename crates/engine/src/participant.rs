@@ -192,12 +192,16 @@ impl Node {
             elements: 0,
         };
         self.core.current = Some(request.command.name);
+        ctx.shard.keyspace.no_touch = request.no_touch;
         let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), result);
         if let Some(resume) = again {
             self.participant.jobs.push_back(Job { tx, result, resume });
             return;
         }
         result.keys.clone_from(&request.keys);
+        if sees_sessions {
+            self.obey();
+        }
         self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
     }
 
@@ -232,6 +236,7 @@ impl Node {
             elements: 0,
         };
         self.core.current = Some(request.command.name);
+        ctx.shard.keyspace.no_touch = request.no_touch;
         let empty = PartResult { reply: Reply::new(request.proto), ..PartResult::default() };
         let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), empty);
         assert!(again.is_none(), "writing parts are not run in steps");
@@ -273,6 +278,7 @@ impl Node {
     fn run_parked(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, now: Millis) {
         let head = origin.head;
         self.core.current = Some(command.name);
+        self.core.shard.keyspace.no_touch = head.no_touch;
         if origin.from != self.core.shard.me {
             return self.core.reply_to(origin.from, head, |shard, reply| {
                 run_whole(shard, command, head.db.into(), now, args, reply)

@@ -15,7 +15,12 @@ const SLOTS_KEPT_MAX: usize = 256;
 #[derive(Debug)]
 enum Slot {
     Waiting,
-    Held { start: usize, len: usize },
+    /// The same, for a reply that nobody is to see.
+    Muted,
+    Held {
+        start: usize,
+        len: usize,
+    },
     Large(Box<Reply>),
 }
 
@@ -49,10 +54,10 @@ impl ReplyOrder {
         self.held_live + self.large_len
     }
 
-    /// A place for a reply that will come later: its sequence number.
+    /// A place for a reply that will come later, and is dropped then if it is `muted`: its sequence number.
     #[inline]
-    pub(crate) fn reserve(&mut self) -> u32 {
-        self.slots.push_back(Slot::Waiting);
+    pub(crate) fn reserve(&mut self, muted: bool) -> u32 {
+        self.slots.push_back(if muted { Slot::Muted } else { Slot::Waiting });
         self.head.wrapping_add(self.slots.len() as u32 - 1)
     }
 
@@ -73,6 +78,7 @@ impl ReplyOrder {
     pub(crate) fn deliver(&mut self, seq: u32, bytes: &[u8], out: &mut Reply) {
         let idx = seq.wrapping_sub(self.head) as usize;
         assert!(idx < self.slots.len(), "a reply to a request that is not open");
+        let bytes = if matches!(self.slots[idx], Slot::Muted) { &[] } else { bytes };
         if idx == 0 {
             out.raw(bytes);
             self.advance(out);
@@ -85,6 +91,9 @@ impl ReplyOrder {
     pub(crate) fn deliver_large(&mut self, seq: u32, mut reply: Reply, out: &mut Reply) {
         let idx = seq.wrapping_sub(self.head) as usize;
         assert!(idx < self.slots.len(), "a reply to a request that is not open");
+        if matches!(self.slots[idx], Slot::Muted) {
+            return self.deliver(seq, &[], out);
+        }
         if idx == 0 {
             out.append(&mut reply);
             self.advance(out);
@@ -113,7 +122,7 @@ impl ReplyOrder {
         self.pop();
         while let Some(slot) = self.slots.front_mut() {
             match slot {
-                Slot::Waiting => return,
+                Slot::Waiting | Slot::Muted => return,
                 Slot::Held { start, len } => {
                     out.raw(&self.held[*start..*start + *len]);
                     self.held_live -= *len;
@@ -165,15 +174,19 @@ mod tests {
                 (ReplyOrder::default(), Reply::default(), Vec::new(), Vec::new());
             for n in 0..300u32 {
                 let text = format!("+{n}{}\r\n", "x".repeat((rng.next() % 900) as usize));
-                expected.extend_from_slice(text.as_bytes());
+                let muted = rng.next().is_multiple_of(5);
+                if !muted {
+                    expected.extend_from_slice(text.as_bytes());
+                }
                 match rng.next() % 3 {
+                    _ if muted => open.push((order.reserve(true), text)),
                     0 if !order.is_empty() => {
                         let mut reply = Reply::default();
                         reply.raw(text.as_bytes());
                         order.push_ready(&mut reply);
                     }
                     0 => out.raw(text.as_bytes()),
-                    _ => open.push((order.reserve(), text)),
+                    _ => open.push((order.reserve(false), text)),
                 }
                 while !open.is_empty() && rng.next().is_multiple_of(2) {
                     let (seq, text) = open.swap_remove(rng.next() as usize % open.len());

@@ -7,7 +7,9 @@ use crate::args::OwnedArgs;
 use crate::command::Command;
 use crate::input::Input;
 use crate::keyspace::Millis;
+use crate::modes::Modes;
 use crate::reply_order::ReplyOrder;
+use crate::slot::ShardId;
 use bytes::Bytes;
 use corelane_resp::{Parser, Proto, ProtocolError, Reply, Span};
 use slab::Slab;
@@ -111,8 +113,69 @@ pub struct Client {
     pub bytes_out: u64,
     /// Commands run.
     pub commands: u64,
-    /// Set by QUIT and by errors after which the connection makes no sense.
+    /// What it has asked for that few do.
+    pub modes: Modes,
+    /// Set by QUIT, CLIENT KILL and errors after which the connection makes no sense.
     pub close: Option<CloseWhen>,
+}
+
+/// What CLIENT PAUSE does to a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PauseState {
+    /// Nothing.
+    Running,
+    /// A command waits for the end of the pause, and all behind it.
+    Paused,
+    /// The pause is over, the command is still to be run.
+    Released,
+}
+
+impl Client {
+    /// The other end, as CLIENT LIST shows it.
+    pub fn addr(&self) -> &str {
+        &self.peer.ends().addr
+    }
+
+    /// Our end.
+    pub fn laddr(&self) -> &str {
+        &self.peer.ends().laddr
+    }
+
+    /// A command over several shards is about to be answered: if it was MONITOR, everything after the answer is shown.
+    pub(crate) fn transaction_ended(&mut self) {
+        if self.modes.has(Modes::MONITOR_SOON) {
+            self.modes.set(Modes::MONITOR_SOON, false);
+            self.modes.set(Modes::MONITOR, true);
+        }
+    }
+}
+
+/// The shard that the client with this number is connected to.
+pub(crate) const fn home_of(client_id: u64, shards: u16) -> ShardId {
+    ShardId((client_id.saturating_sub(1) % shards as u64) as u16)
+}
+
+/// What a session holds beyond its client's attributes, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Memory {
+    /// Input that is not run yet.
+    pub(crate) input: usize,
+    /// Room in its buffer beyond that.
+    pub(crate) input_free: usize,
+    /// Arguments of a command that waits or is not complete.
+    pub(crate) arguments: usize,
+    /// Output that has not left.
+    pub(crate) output: usize,
+    /// Room in the buffer that output is written to.
+    pub(crate) output_room: usize,
+}
+
+impl Memory {
+    /// All of it, and the session itself.
+    pub(crate) fn total(&self) -> usize {
+        let output = self.output.max(self.output_room);
+        size_of::<Session>() + self.input + self.input_free + self.arguments + output
+    }
 }
 
 /// A large argument that is being received into its own allocation.
@@ -145,10 +208,12 @@ pub struct Session {
     pub(crate) parser: Parser,
     pub(crate) partial: Option<Box<Partial>>,
     bulk: Option<Box<Bulk>>,
-    /// A command over several shards that waits for all replies before it.
+    /// A command that waits: one over several shards for all replies before it, or any for the end of a pause.
     pub(crate) blocked: Option<Box<(&'static Command, OwnedArgs)>>,
     /// A command over several shards is under way.
     pub(crate) in_transaction: bool,
+    /// Whether `blocked` waits for the end of a pause.
+    pub(crate) pause: PauseState,
     /// Listed for the runtime.
     pub(crate) dirty: bool,
     /// Listed because its output waits for replies of other shards.
@@ -188,6 +253,7 @@ impl Session {
             bulk: None,
             blocked: None,
             in_transaction: false,
+            pause: PauseState::Running,
             dirty: false,
             withheld: false,
             resuming: false,
@@ -206,10 +272,25 @@ impl Session {
         self.input.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.payload.len())
     }
 
+    /// What it holds.
+    pub(crate) fn memory(&self) -> Memory {
+        let (bulk, room) = self.bulk.as_ref().map_or((0, 0), |bulk| (bulk.payload.len(), bulk.want));
+        let blocked = self.blocked.as_ref().map_or(0, |blocked| blocked.1.args().bytes_len());
+        let partial = self.partial.as_ref().map_or(0, |partial| partial.owned.iter().map(Bytes::len).sum());
+        Memory {
+            input: self.input.len() + bulk,
+            input_free: self.input.free() + room - bulk,
+            arguments: blocked + partial,
+            output: self.output_len(),
+            output_room: self.out.buf.capacity(),
+        }
+    }
+
     /// Whether the next command may be run now.
     #[inline]
     pub(crate) fn can_run(&self, output_backlog_max: usize) -> bool {
         !self.in_transaction
+            && self.pause != PauseState::Paused
             && (self.blocked.is_none() || self.order.is_empty())
             && self.client.close.is_none()
             && (self.order.is_empty() || self.order.len() < OWED_MAX && self.owed_len <= OWED_LEN_MAX)
@@ -223,7 +304,7 @@ impl Session {
             self.owed_len = 0;
         }
         self.owed_len += args_len;
-        self.order.reserve()
+        self.order.reserve(self.client.modes.mutes())
     }
 
     /// Whether there is something to run once it may be.
@@ -349,6 +430,13 @@ impl Sessions {
         self.slab.iter().map(|(_, (_, session))| session)
     }
 
+    /// All of them with their names.
+    pub fn iter_ids(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        self.slab.iter().map(|(idx, (generation, session))| {
+            (SessionId { idx: idx as u32, generation: *generation }, session)
+        })
+    }
+
     /// A session, unless it has been closed.
     #[inline]
     pub fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
@@ -376,6 +464,7 @@ impl Sessions {
             bytes_in: 0,
             bytes_out: 0,
             commands: 0,
+            modes: Modes::NONE,
             close: None,
         };
         let idx = self.slab.insert((self.generation, Session::new(client))) as u32;

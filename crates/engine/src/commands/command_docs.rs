@@ -61,9 +61,8 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "end" | "offset" | "count"
         | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
-        | "min-match-len" | "client-id" | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" => {
-            "integer"
-        }
+        | "min-match-len" | "client-id" | "not-client-id" | "not-db" | "maxage" | "idle" | "protover"
+        | "timeout" => "integer",
         _ => "string",
     }
 }

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Plan};
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
+use crate::modes::Modes;
 use crate::session::{Client, CloseWhen};
 use corelane_resp::{Proto, Reply};
 
@@ -88,6 +89,10 @@ fn reset(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(),
     ctx.client.db = 0;
     ctx.client.name = Box::default();
     ctx.client.proto = Proto::Resp2;
+    if ctx.client.modes.has(Modes::MONITOR) {
+        ctx.shard.watchers.leave();
+    }
+    ctx.client.modes.reset();
     reply.simple("RESET");
     Ok(())
 }

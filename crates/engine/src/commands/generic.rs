@@ -103,7 +103,7 @@ fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 }
 
 fn touch(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    count(ctx, args, reply, |ctx, key| ctx.lookup(key).is_some())
+    count(ctx, args, reply, |ctx, key| ctx.access(key).is_some())
 }
 
 fn type_of(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

@@ -59,6 +59,7 @@ fn report(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> 
         entry_bytes: shard.keyspace.entry_bytes(),
         expired: shard.keyspace.expired,
         connections: ctx.sessions.map_or(0, |sessions| sessions.len()),
+        pause: shard.pause,
         process: shard.process,
         settings: shard.settings.clone(),
         now: ctx.now,
@@ -135,6 +136,10 @@ fn clients(totals: &Totals<'_>, out: &mut String) {
     field(out, "connected_clients", totals.sum(|shard| shard.connections as u64));
     field(out, "maxclients", totals.first.settings.maxclients);
     field(out, "blocked_clients", 0);
+    let (actions, left_ms) = totals.first.pause.remaining(totals.first.now);
+    field(out, "paused_reason", if left_ms == 0 { "none" } else { "client_pause" });
+    field(out, "paused_actions", actions);
+    field(out, "paused_timeout_milliseconds", left_ms);
 }
 
 fn memory(totals: &Totals<'_>, out: &mut String) {

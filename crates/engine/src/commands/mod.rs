@@ -1,6 +1,11 @@
 //! All commands, family by family; every file holds the records, the handlers and their tests together.
 
 mod client;
+mod client_filter;
+mod client_kill;
+mod client_list;
+mod client_modes;
+mod client_pause;
 mod command_docs;
 mod command_info;
 mod connection;
@@ -8,8 +13,10 @@ mod database;
 mod expire;
 mod generic;
 mod generic_transfer;
+mod help;
 mod info;
 mod long_double;
+mod monitor;
 mod object;
 mod scan;
 mod server;
@@ -38,6 +45,7 @@ static FAMILIES: &[&[Command]] = &[
     database::COMMANDS,
     connection::COMMANDS,
     client::COMMANDS,
+    monitor::COMMANDS,
     command_info::COMMANDS,
     server::COMMANDS,
     info::COMMANDS,

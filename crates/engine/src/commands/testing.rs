@@ -2,7 +2,7 @@
 
 use crate::keyspace::Millis;
 use crate::node::{Faults, Node, NodeConfig};
-use crate::session::{Ends, Peer, SessionId};
+use crate::session::{CloseWhen, Ends, Peer, SessionId};
 use crate::settings::Settings;
 use crate::slot::ShardId;
 use corelane_resp::{Frame, decode, encode_command};
@@ -15,6 +15,13 @@ pub(super) struct Bench {
     pub(super) nodes: Vec<Node>,
     client: SessionId,
     pub(super) now: Millis,
+}
+
+/// Another client.
+#[derive(Clone, Copy)]
+pub(super) struct Visitor {
+    shard: usize,
+    id: SessionId,
 }
 
 impl Bench {
@@ -55,13 +62,64 @@ impl Bench {
     pub(super) fn exchange(&mut self, input: &[u8]) -> Vec<u8> {
         let (now, home) = (self.now, self.nodes.len() - 1);
         self.nodes[home].feed(self.client, input, now);
-        while self.carry() | self.nodes.iter_mut().fold(false, |more, node| node.tick(now) | more) {}
+        self.settle();
         let node = &mut self.nodes[home];
         let output = node.session_state(self.client).expect("the client is connected").output.take();
         let bytes = output.slices().collect::<Vec<_>>().concat();
         node.output_taken(self.client, bytes.len());
         node.sent(self.client, bytes.len(), now);
         bytes
+    }
+
+    /// Another client, with the number as its port, on a shard.
+    pub(super) fn connect(&mut self, shard: usize, port: u16) -> Visitor {
+        let shard = shard % self.nodes.len();
+        let ends =
+            |peer: &Peer| Ends { addr: format!("127.0.0.1:{}", peer.fd), laddr: "127.0.0.1:6379".into() };
+        let peer = Peer::new(port.into(), false, ends);
+        Visitor { shard, id: self.nodes[shard].open(peer, self.now) }
+    }
+
+    /// Sends commands in one pipeline, a line each, and returns all that the client has received meanwhile.
+    pub(super) fn say(&mut self, client: Visitor, lines: &str) -> String {
+        self.send(client, lines);
+        self.hear(client)
+    }
+
+    /// Sends commands without waiting for anything.
+    pub(super) fn send(&mut self, client: Visitor, lines: &str) {
+        let mut input = Vec::new();
+        lines.lines().for_each(|line| encode_command(&mut input, &words(line)));
+        self.nodes[client.shard].feed(client.id, &input, self.now);
+    }
+
+    /// All that a client has received meanwhile; "closed" at the end when its connection is.
+    pub(super) fn hear(&mut self, client: Visitor) -> String {
+        self.settle();
+        let node = &mut self.nodes[client.shard];
+        let Some(state) = node.session_state(client.id) else { return "closed".to_owned() };
+        let (output, close) = (state.output.take(), state.close);
+        let bytes = output.slices().collect::<Vec<_>>().concat();
+        node.output_taken(client.id, bytes.len());
+        node.sent(client.id, bytes.len(), self.now);
+        let (mut replies, mut at) = (Vec::new(), 0);
+        while close != Some(CloseWhen::Now)
+            && let Some((frame, len)) = decode(&bytes[at..]).expect("replies")
+        {
+            replies.push(show(&frame));
+            at += len;
+        }
+        if close.is_some() {
+            self.nodes[client.shard].close(client.id);
+            replies.push("closed".to_owned());
+        }
+        replies.join("\n")
+    }
+
+    /// Lets all shards come to rest.
+    fn settle(&mut self) {
+        let now = self.now;
+        while self.nodes.iter_mut().fold(false, |more, node| node.tick(now) | more) | self.carry() {}
     }
 
     /// Brings batches from shard to shard; true if there were any.

@@ -143,14 +143,14 @@ impl Db {
         }
     }
 
-    /// Sets value and deadline of a key, new or not; the deadline lies in the future. Returns how many expired keys were
-    /// removed on the way.
+    /// Sets value and deadline of a key, new or not; the deadline lies in the future. `accessed` makes it an access to a key
+    /// that is there. Returns how many expired keys were removed on the way.
     pub(super) fn set(
         &mut self,
         key: Key<'_>,
         value: NewValue<'_>,
         expiry: Option<Millis>,
-        now: Millis,
+        (now, accessed): (Millis, bool),
         hasher: &KeyHasher,
     ) -> u64 {
         if self.slots.is_empty() {
@@ -160,7 +160,9 @@ impl Db {
         let node = &mut self.slots[usize::from(key.slot.0)];
         if let Some(mut entry) = node.find(key.hash, key.bytes) {
             self.counts.change(&mut entry, |entry| entry.set_value_and_expiry(value, expiry));
-            entry.touch(now / 1000);
+            if accessed {
+                entry.touch(now / 1000);
+            }
             if let Some(at) = expiry {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }

@@ -75,6 +75,8 @@ pub struct Keyspace {
     expire_next: usize,
     /// Keys removed because their time had come.
     pub expired: u64,
+    /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
+    pub no_touch: bool,
 }
 
 impl Keyspace {
@@ -86,6 +88,7 @@ impl Keyspace {
             hasher,
             expire_next: 0,
             expired: 0,
+            no_touch: false,
         }
     }
 
@@ -130,7 +133,8 @@ impl Keyspace {
             self.remove(db, key, now);
             return;
         }
-        self.expired += self.dbs[db].set(key, value, expiry, now, &self.hasher);
+        let accessed = !self.no_touch;
+        self.expired += self.dbs[db].set(key, value, expiry, (now, accessed), &self.hasher);
     }
 
     /// Puts what another key held under this one, whatever was there.

@@ -1,0 +1,58 @@
+//! HELP of the containers: usage and summary of their subcommands, from the records.
+
+use super::all;
+use crate::args::Args;
+use crate::command::{Command, Flags, Plan};
+use crate::ctx::SessionCtx;
+use crate::errors::Error;
+use corelane_resp::Reply;
+
+/// The record of a container's HELP.
+pub(super) const RECORD: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    plan: Plan::Session(help),
+    since: "5.0.0",
+    summary: "Lists the subcommands.",
+    ..Command::DEFAULT
+};
+
+fn help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let container = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(args.at(0)));
+    let container = container.ok_or(Error::Syntax)?;
+    let lines = lines(container);
+    reply.array(lines.len());
+    for line in &lines {
+        reply.simple(line);
+    }
+    Ok(())
+}
+
+/// In the form that Valkey gives them.
+fn lines(container: &Command) -> Vec<String> {
+    let name = container.name.to_ascii_uppercase();
+    let mut lines = vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
+    for sub in container.subcommands.iter().filter(|sub| sub.name != RECORD.name) {
+        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned());
+        lines.push(format!("    {}", sub.summary));
+    }
+    lines.extend(["HELP".to_owned(), "    Print this help.".to_owned()]);
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_follows_from_the_records() {
+        let one = |name, syntax, summary| Command { name, syntax, summary, ..Command::DEFAULT };
+        let subcommands = [one("get", "key", "Gets."), RECORD, one("reset", "", "Resets.")];
+        let container =
+            Command { name: "thing", subcommands: Vec::from(subcommands).leak(), ..Command::DEFAULT };
+        let expected = "THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|GET key|    Gets.|RESET|    Resets.|\
+            HELP|    Print this help.";
+        assert_eq!(lines(&container).join("|"), expected);
+    }
+}
