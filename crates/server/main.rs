@@ -3,6 +3,7 @@
 //! What may go wrong is said on stderr in one sentence; the exit code is 0 after an orderly stop, 1 after a failure, 2 for
 //! a command line that makes no sense.
 
+mod doctor;
 mod flags;
 
 use std::process::ExitCode;
@@ -16,7 +17,15 @@ use flags::Flags;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let flags = Flags::parse_from(flags::join_values(std::env::args_os()));
+    let mut args = std::env::args_os();
+    let program = args.next().into_iter();
+    let mut args = args.peekable();
+    if args.next_if(|word| word == "doctor").is_some() {
+        let Some((json, directives)) = doctor::arguments(args) else { return doctor::help() };
+        let flags = Flags::parse_from(flags::join_values(program.chain(directives)));
+        return doctor::run(flags.into_options(), json);
+    }
+    let flags = Flags::parse_from(flags::join_values(program.chain(args)));
     match run(flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

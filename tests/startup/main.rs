@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod doctor;
 mod failures;
 mod placing;
 mod restrict;

@@ -101,31 +101,72 @@ pub struct Preflight {
 /// The first thing that makes a server impossible.
 pub fn preflight(shards: usize, maxclients: u32) -> Result<Preflight, PreflightError> {
     check_kernel(&kernel_release())?;
-    let descriptors = descriptors_needed(shards);
-    let (limit, hard) = raise(libc::RLIMIT_NOFILE, descriptors + u64::from(maxclients));
-    let clients = clients_that_fit(limit, hard, descriptors, maxclients)?;
+    let descriptors = raise_descriptors(shards, maxclients)?;
+    raise_memlock()?;
+    check_io_uring()?;
+    Ok(Preflight {
+        maxclients: descriptors.clients,
+        warnings: descriptors.warning(maxclients).into_iter().collect(),
+    })
+}
+
+/// How many descriptors may be open, and for how many clients that is enough.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub struct Descriptors {
+    /// Clients that fit, at most as many as asked for.
+    pub clients: u32,
+    /// The limit, which has been raised as far as it could be and had to be.
+    pub limit: u64,
+}
+
+impl Descriptors {
+    /// A sentence for the log, if there are fewer than `maxclients`.
+    #[must_use]
+    pub fn warning(self, maxclients: u32) -> Option<String> {
+        let Self { clients, limit } = self;
+        (clients < maxclients).then(|| {
+            format!(
+                "maxclients is {clients} instead of {maxclients}, since only {limit} file descriptors may be open: raise the \
+                 limit (ulimit -n, docker run --ulimit nofile=, or LimitNOFILE= in the systemd unit)"
+            )
+        })
+    }
+}
+
+/// Raises the limit of descriptors for that many clients and shards.
+///
+/// # Errors
+/// Not even a few clients would fit.
+pub fn raise_descriptors(shards: usize, maxclients: u32) -> Result<Descriptors, PreflightError> {
+    let reserved = descriptors_needed(shards);
+    let (limit, hard) = raise(libc::RLIMIT_NOFILE, reserved + u64::from(maxclients));
+    let clients = clients_that_fit(limit, hard, reserved, maxclients)?;
+    Ok(Descriptors { clients, limit: if clients < maxclients { hard.max(limit) } else { limit } })
+}
+
+/// Raises the limit of locked memory to what an executor asks for; returns it in bytes.
+///
+/// # Errors
+/// It cannot be raised as far.
+pub fn raise_memlock() -> Result<u64, PreflightError> {
     let (limit, _) = raise(libc::RLIMIT_MEMLOCK, MEMLOCK_MIN_BYTES);
     if limit < MEMLOCK_MIN_BYTES {
         return Err(PreflightError::Memlock { limit_kib: limit >> 10 });
     }
-    check_io_uring()?;
-    let mut warnings = Vec::new();
-    if clients < maxclients {
-        warnings.push(format!(
-            "maxclients is {clients} instead of {maxclients}, since only {limit} file descriptors may be open: raise the \
-             limit (ulimit -n, docker run --ulimit nofile=, or LimitNOFILE= in the systemd unit)",
-            limit = hard.max(limit_of(libc::RLIMIT_NOFILE).0),
-        ));
-    }
-    Ok(Preflight { maxclients: clients, warnings })
+    Ok(limit)
 }
 
-fn kernel_release() -> String {
+/// The kernel's version, as `uname -r` says it; empty where it is hidden.
+#[must_use]
+pub fn kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
 /// A release that cannot be read is let through: trying io_uring says more.
-fn check_kernel(release: &str) -> Result<(), PreflightError> {
+///
+/// # Errors
+/// It is too old.
+pub fn check_kernel(release: &str) -> Result<(), PreflightError> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse::<u32>().ok());
     match (numbers.next().flatten(), numbers.next().flatten()) {
         (Some(major), Some(minor)) if (major, minor) < KERNEL_MIN => {
@@ -136,7 +177,10 @@ fn check_kernel(release: &str) -> Result<(), PreflightError> {
 }
 
 /// Makes a small ring of the kind the shards use, and asks it what it can do.
-fn check_io_uring() -> Result<(), PreflightError> {
+///
+/// # Errors
+/// What is missing or forbids it.
+pub fn check_io_uring() -> Result<(), PreflightError> {
     let ring: IoUring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()

@@ -47,7 +47,7 @@ impl Placement {
 }
 
 /// Why the shards cannot be placed.
-#[derive(Debug, Error, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TopologyError {
     /// Not a list of numbers and ranges.
     #[error("--cpus {list:?} is not a list of CPUs: write numbers and ranges such as 0-3,8")]
@@ -125,7 +125,7 @@ pub fn place(
     machine: &Machine,
 ) -> Result<Layout, TopologyError> {
     let chosen = match cpus {
-        Some(list) => parse(list)?,
+        Some(list) => parse_list(list)?,
         None => machine.allowed.clone(),
     };
     if let Some(&cpu) = chosen.iter().find(|cpu| !machine.allowed.contains(cpu)) {
@@ -177,7 +177,10 @@ pub fn allowed_cpus() -> Result<Vec<usize>, TopologyError> {
 compile_error!("allowed_cpus reads the affinity mask byte by byte");
 
 /// Parses `0-3,8`; ascending, without duplicates.
-fn parse(list: &str) -> Result<Vec<usize>, TopologyError> {
+///
+/// # Errors
+/// Not a list of numbers and ranges.
+pub fn parse_list(list: &str) -> Result<Vec<usize>, TopologyError> {
     let bad = || TopologyError::List { list: list.to_owned() };
     let number =
         |text: &str| text.trim().parse::<usize>().ok().filter(|&cpu| cpu < CPUS_MAX * 8).ok_or_else(bad);
@@ -195,7 +198,7 @@ fn parse(list: &str) -> Result<Vec<usize>, TopologyError> {
     Ok(cpus)
 }
 
-/// The inverse of `parse`: `cpus` is ascending.
+/// The inverse of [`parse_list`]: `cpus` is ascending.
 #[must_use]
 pub fn ranges(cpus: &[usize]) -> String {
     let runs = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
@@ -219,11 +222,11 @@ mod tests {
             (" 5 , 1-2", &[1, 2, 5], "1-2,5"),
             ("4,4,3-5", &[3, 4, 5], "3-5"),
         ] {
-            assert_eq!(parse(list).as_deref(), Ok(cpus), "{list}");
+            assert_eq!(parse_list(list).as_deref(), Ok(cpus), "{list}");
             assert_eq!(ranges(cpus), canonical);
         }
         for list in ["", "a", "1-", "-1", "3-1", "1,,2", "0-1-2", "99999999999999999999"] {
-            assert_eq!(parse(list), Err(TopologyError::List { list: list.to_owned() }), "{list}");
+            assert_eq!(parse_list(list), Err(TopologyError::List { list: list.to_owned() }), "{list}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Which CPUs are threads of the same physical core, from /sys/devices/system/cpu/cpuN/topology.
 
-use super::parse;
+use super::parse_list;
 use crate::system_files::SystemFiles;
 
 /// What two CPUs of the same core have in common.
@@ -41,7 +41,7 @@ pub fn cores_first(files: &SystemFiles, cpus: &[usize]) -> (Vec<usize>, usize) {
 
 fn core_id(files: &SystemFiles, cpu: usize) -> CoreId {
     let file = |name: &str| format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
-    let siblings = files.text(&file("thread_siblings_list")).and_then(|list| parse(&list).ok());
+    let siblings = files.text(&file("thread_siblings_list")).and_then(|list| parse_list(&list).ok());
     if let Some(siblings) = siblings.filter(|siblings| siblings.contains(&cpu)) {
         return CoreId::Siblings(siblings);
     }
