@@ -9,10 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use corelane_engine::{
     Faults, KeyHasher, Keyspace, NewValue, Node, NodeConfig, Peer, SessionId, Settings, ShardId, SlotMap,
-    slot_of,
+    Ticks, slot_of,
 };
 use corelane_resp::{Limits, Parser, Proto, Reply, Span, Step, encode_command};
 use corelane_runtime::mesh::spsc;
+use corelane_runtime::ticks;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -147,11 +148,13 @@ fn hop(criterion: &mut Criterion) {
     for count in [1, 16] {
         group.throughput(Throughput::Elements(count as u64));
         for (name, owner) in [("GET here", ShardId(0)), ("GET there", ShardId(1))] {
-            let mut pair = Pair::new();
-            let requests = pair.gets(owner, count);
-            group.bench_function(BenchmarkId::new(name, count), |bencher| {
-                bencher.iter(|| black_box(pair.run(&requests)));
-            });
+            for (clock, ticks) in [("", ticks()), (" without a clock", Ticks::STOPPED)] {
+                let mut pair = Pair::new(ticks);
+                let requests = pair.gets(owner, count);
+                group.bench_function(BenchmarkId::new(format!("{name}{clock}"), count), |bencher| {
+                    bencher.iter(|| black_box(pair.run(&requests)));
+                });
+            }
         }
     }
     group.throughput(Throughput::Elements(1));
@@ -173,13 +176,15 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Self {
+    /// `ticks` is what the nodes measure durations with.
+    fn new(ticks: Ticks) -> Self {
         let node = |me| {
             Node::new(NodeConfig {
                 me: ShardId(me),
                 shards: 2,
                 seed: 1,
                 settings: Settings::default(),
+                ticks,
                 faults: Faults::default(),
             })
         };

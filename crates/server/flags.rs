@@ -10,6 +10,8 @@ use corelane_runtime::listen::Accept;
 use corelane_runtime::options::{ServerOptions, parse_bytes, parse_mode, parse_output_limit};
 use corelane_runtime::topology::Placement;
 
+use crate::observation_flags::ObservationFlags;
+
 /// Smallest limit for strings and for input: as in Redis, 1 MiB.
 const LIMIT_MIN_BYTES: usize = 1 << 20;
 
@@ -68,6 +70,8 @@ pub(crate) struct Flags {
     /// Longest string
     #[arg(long, value_name = "BYTES", value_parser = parse_limit, default_value = "512mb")]
     proto_max_bulk_len: usize,
+    #[command(flatten)]
+    observation: ObservationFlags,
 }
 
 /// [`Placement`] as a word.
@@ -118,6 +122,7 @@ impl Flags {
             output_buffer_limit: self.client_output_buffer_limit,
             query_buffer_limit: self.client_query_buffer_limit,
             proto_max_bulk_len: self.proto_max_bulk_len,
+            observation: self.observation.into_observation(),
         }
     }
 }
@@ -182,6 +187,23 @@ mod tests {
     }
 
     #[test]
+    fn logs_have_two_names() {
+        for line in [
+            "--slowlog-log-slower-than -1 --slowlog-max-len 5",
+            "--commandlog-execution-slower-than -1 --commandlog-slow-execution-max-len 5",
+        ] {
+            let observation = parse(line).unwrap().observation;
+            assert_eq!((observation.slow_us, observation.slow_len_max), (-1, 5), "{line}");
+        }
+        let observation =
+            parse("--latency-tracking no --latency-tracking-info-percentiles 50 100").unwrap().observation;
+        assert_eq!(
+            (observation.latency_tracking, observation.latency_percentiles),
+            (false, vec![50.0, 100.0])
+        );
+    }
+
+    #[test]
     fn values_out_of_range_are_usage_errors() {
         for line in [
             "--port 65536",
@@ -193,6 +215,9 @@ mod tests {
             "--unixsocketperm 999",
             "--client-output-buffer-limit 5",
             "--placement here",
+            "--slowlog-log-slower-than -2",
+            "--latency-tracking maybe",
+            "--latency-tracking-info-percentiles 50 101",
             "--no-such-flag 1",
             "stray",
         ] {

@@ -5,6 +5,7 @@
 
 mod doctor;
 mod flags;
+mod observation_flags;
 
 use std::process::ExitCode;
 

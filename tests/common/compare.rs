@@ -21,6 +21,10 @@ enum Rule {
     Pairs,
     /// A map's field names, and all values but these.
     MapExcept(&'static [&'static str]),
+    /// Entries of a log: all but number, time and address; the value where the flag says so.
+    Log(bool),
+    /// LATENCY HISTOGRAM: names and calls.
+    Histograms,
     /// `name=value` words: these must be there, in this order, with equal values where the flag says so.
     Words(&'static [(&'static str, bool)]),
 }
@@ -48,6 +52,10 @@ const RULES: &[(&str, Rule)] = &[
     ("COMMAND LIST", Rule::Unordered),
     ("OBJECT IDLETIME", Rule::Seconds),
     ("DEBUG OBJECT", Rule::Words(OBJECT_WORDS)),
+    ("SLOWLOG GET", Rule::Log(false)),
+    ("COMMANDLOG GET", Rule::Log(true)),
+    ("LATENCY DOCTOR", Rule::Kind),
+    ("LATENCY HISTOGRAM", Rule::Histograms),
 ];
 
 /// Deadlines and times beyond this count as equal: the year 6429. We keep deadlines in 48 bits, up to the year 10889.
@@ -126,8 +134,34 @@ fn holds(rule: Rule, ours: &Value, theirs: &Value, slack_ms: i64) -> bool {
             std::mem::discriminant(ours) == std::mem::discriminant(theirs) && pairs(ours) == pairs(theirs)
         }
         Rule::MapExcept(ignored) => same_map(ours, theirs, ignored),
+        Rule::Log(values) => log_entries(ours, values) == log_entries(theirs, values),
+        Rule::Histograms => histograms(ours) == histograms(theirs),
         Rule::Words(known) => same_words(&ours.text(), &theirs.text(), known),
     }
+}
+
+/// What is compared of a log's entries: arguments, client's name, and the value if it says nothing of time.
+fn log_entries(log: &Value, values: bool) -> Vec<Vec<Value>> {
+    let kept = |entry: Value| {
+        let fields = entry.items();
+        assert_eq!(fields.len(), 6, "an entry of a log: {fields:?}");
+        let value = if values { fields[2].clone() } else { Value::Null };
+        vec![value, fields[3].clone(), fields[5].clone()]
+    };
+    log.items().into_iter().map(kept).collect()
+}
+
+/// Commands and their calls, in any order; that the distribution ends with all of them.
+fn histograms(reply: &Value) -> Vec<(String, i64, bool)> {
+    let one = |(name, histogram): (Value, Value)| {
+        let calls = histogram.field("calls").expect("calls").int();
+        let steps = histogram.field("histogram_usec").expect("steps").pairs();
+        let complete = steps.last().is_some_and(|(_, count)| count.int() == calls);
+        (name.text(), calls, complete)
+    };
+    let mut all: Vec<(String, i64, bool)> = reply.pairs().into_iter().map(one).collect();
+    all.sort();
+    all
 }
 
 /// The elements, sorted.

@@ -53,8 +53,17 @@ impl Server {
 
     /// A Valkey 9.1; `None` where there is none, after [`skip`].
     pub(crate) fn valkey() -> Option<Self> {
+        Self::valkey_with(&[])
+    }
+
+    /// The same with further flags.
+    pub(crate) fn valkey_with(flags: &[&str]) -> Option<Self> {
         let program = valkey_program()?;
-        Some(Self::start("Valkey", |port, dir| valkey_command(&program, port, dir)))
+        Some(Self::start("Valkey", |port, dir| {
+            let mut command = valkey_command(&program, port, dir);
+            command.args(flags);
+            command
+        }))
     }
 
     /// Any server, by the command for a port and a directory.

@@ -17,7 +17,9 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
     flushall select ping echo quit reset hello client client|id client|info client|list client|setname client|getname \
     client|setinfo client|kill client|no-evict client|no-touch client|reply client|unblock client|pause client|unpause \
     client|getredir client|trackinginfo client|capa client|help monitor command command|count command|docs command|info command|list command|getkeys info config config|get \
-    time debug object object|encoding";
+    time debug object object|encoding slowlog slowlog|get slowlog|help slowlog|len slowlog|reset commandlog commandlog|get \
+    commandlog|help commandlog|len commandlog|reset latency latency|doctor latency|graph latency|help latency|histogram \
+    latency|history latency|latest latency|reset";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

@@ -24,8 +24,13 @@ pub(crate) struct Peers {
 impl Peers {
     /// Starts them all; `None` where there is no Valkey.
     pub(crate) fn start() -> Option<Self> {
-        let valkey = Server::valkey()?;
-        Some(Self { valkey, ours: SHARD_COUNTS.map(Server::ours).into() })
+        Self::start_with(&[])
+    }
+
+    /// The same with further flags for all of them.
+    pub(crate) fn start_with(flags: &[&str]) -> Option<Self> {
+        let valkey = Server::valkey_with(flags)?;
+        Some(Self { valkey, ours: SHARD_COUNTS.map(|shards| Server::ours_with(shards, flags)).into() })
     }
 }
 

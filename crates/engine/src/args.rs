@@ -67,6 +67,14 @@ impl<'a> Args<'a> {
         (0..self.len()).map(|idx| self.at(idx).len()).sum()
     }
 
+    /// Length of the request that they make, as an array of bulks.
+    pub fn request_bytes(self) -> usize {
+        let digits = |number: usize| number.checked_ilog10().unwrap_or(0) as usize + 1;
+        // A mark, the number and a line end; then the argument and a line end.
+        let argument = |idx: usize| digits(self.at(idx).len()) + self.at(idx).len() + 5;
+        digits(self.len()) + 3 + (0..self.len()).map(argument).sum::<usize>()
+    }
+
     /// All arguments from `from` on.
     pub fn iter_from(self, from: usize) -> impl Iterator<Item = &'a [u8]> {
         (from..self.len()).map(move |idx| self.at(idx))

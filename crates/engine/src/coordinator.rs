@@ -7,12 +7,15 @@ use crate::command::{Command, Plan};
 use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard};
 use crate::dispatch::needs_all_shards;
 use crate::execute::{merge_parts, shard_of};
+use crate::journal::Ended;
+use crate::keyspace::Millis;
 use crate::message::{LockRequest, TxId, TxMessage};
 use crate::modes::Modes;
 use crate::node::Node;
 use crate::session::{Client, SessionId};
 use crate::slot::ShardId;
-use corelane_resp::{Proto, Reply};
+use crate::timing::Answered;
+use corelane_resp::{Mark, Proto, Reply};
 use hashbrown::HashMap;
 
 /// How far a transaction is.
@@ -42,12 +45,16 @@ struct Tx {
     proto: Proto,
     no_touch: bool,
     args: OwnedArgs,
+    /// As it arrived.
+    request_bytes: usize,
     /// In ascending order of shards.
     parts: Vec<Part>,
     phase: Phase,
     /// Answers still to come.
     awaited: usize,
     refused: bool,
+    /// What its parts took so far, all shards together, in nanoseconds.
+    ns: u64,
     /// The parts that the stage under way runs on.
     active: Vec<usize>,
 }
@@ -80,6 +87,7 @@ impl Coordinator {
         command: &'static Command,
         client: &Client,
         args: OwnedArgs,
+        request_bytes: usize,
     ) -> Vec<(ShardId, TxMessage)> {
         let id = TxId { coordinator: shard.me, number: self.next };
         self.next += 1;
@@ -92,10 +100,12 @@ impl Coordinator {
             proto: client.proto,
             no_touch: client.modes.has(Modes::NO_TOUCH),
             args,
+            request_bytes,
             awaited: parts.len(),
             parts,
             phase: Phase::Announced,
             refused: false,
+            ns: 0,
             active: Vec::new(),
         };
         let messages = tx.parts.iter().map(|part| (part.shard, tx.lock(id, part, false))).collect();
@@ -147,23 +157,25 @@ impl Tx {
 }
 
 impl Node {
-    pub(crate) fn on_granted(&mut self, from: ShardId, id: TxId, result: PartResult) {
+    pub(crate) fn on_granted(&mut self, from: ShardId, id: TxId, result: PartResult, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         let part = tx.part_mut(from);
         part.locked = true;
+        let ns = result.ns;
         part.result = result;
+        tx.ns += ns;
         tx.awaited -= 1;
-        self.after_lock_answer(id);
+        self.after_lock_answer(id, now);
     }
 
-    pub(crate) fn on_refused(&mut self, id: TxId) {
+    pub(crate) fn on_refused(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         tx.refused = true;
         tx.awaited -= 1;
-        self.after_lock_answer(id);
+        self.after_lock_answer(id, now);
     }
 
-    fn after_lock_answer(&mut self, id: TxId) {
+    fn after_lock_answer(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         if tx.awaited != 0 {
             return;
@@ -181,7 +193,7 @@ impl Node {
             Phase::Ordered(asked) if asked + 1 < tx.parts.len() => Some(asked + 1),
             _ => None,
         };
-        let Some(next) = next else { return self.locked(id) };
+        let Some(next) = next else { return self.locked(id, now) };
         tx.phase = Phase::Ordered(next);
         tx.awaited = 1;
         let message = tx.lock(id, &tx.parts[next], true);
@@ -189,7 +201,7 @@ impl Node {
     }
 
     /// All intents are held: from here on nothing can fail.
-    fn locked(&mut self, id: TxId) {
+    fn locked(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         match tx.command.plan {
             Plan::EachShard { .. } if tx.command.is_write() => {
@@ -202,30 +214,31 @@ impl Node {
                     self.core.send(part.shard, run);
                 }
             }
-            Plan::EachShard { .. } => self.finish(id, None),
+            Plan::EachShard { .. } => self.finish(id, None, now),
             _ => {
                 tx.active = (0..tx.parts.len()).collect();
-                self.decide(id, 0);
+                self.decide(id, 0, now);
             }
         }
     }
 
-    pub(crate) fn on_ran(&mut self, from: ShardId, id: TxId, result: PartResult) {
+    pub(crate) fn on_ran(&mut self, from: ShardId, id: TxId, result: PartResult, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
+        tx.ns += result.ns;
         tx.part_mut(from).result = result;
         tx.awaited -= 1;
         if tx.awaited != 0 {
             return;
         }
         match (tx.command.plan, tx.phase) {
-            (Plan::EachShard { .. }, _) => self.finish(id, None),
-            (_, Phase::Running(stage)) => self.decide(id, stage),
+            (Plan::EachShard { .. }, _) => self.finish(id, None, now),
+            (_, Phase::Running(stage)) => self.decide(id, stage, now),
             _ => {}
         }
     }
 
     /// A stage of a staged command has finished everywhere.
-    fn decide(&mut self, id: TxId, stage: u8) {
+    fn decide(&mut self, id: TxId, stage: u8, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         let Plan::Staged { decide, .. } = tx.command.plan else { return };
         let active = std::mem::take(&mut tx.active);
@@ -234,7 +247,7 @@ impl Node {
         let mut reply = Reply::new(tx.proto);
         let next =
             decide(&mut Decide { stage, args: tx.args.args(), results: &mut results, reply: &mut reply });
-        let Next::Run { stage, on, payload } = next else { return self.finish(id, Some(reply)) };
+        let Next::Run { stage, on, payload } = next else { return self.finish(id, Some(reply), now) };
         let key = match on {
             On::All => None,
             On::Key(key) => Some(key as u32),
@@ -252,7 +265,7 @@ impl Node {
     }
 
     /// Answers the client, and lets go of what is still held.
-    fn finish(&mut self, id: TxId, reply: Option<Reply>) {
+    fn finish(&mut self, id: TxId, reply: Option<Reply>, now: Millis) {
         let Some(mut tx) = self.coordinator.txs.remove(&id.number) else { return };
         let released_by_run = matches!(tx.command.plan, Plan::EachShard { .. }) && tx.command.is_write();
         if !released_by_run {
@@ -269,6 +282,7 @@ impl Node {
             }
             reply
         });
+        self.account(&tx, &reply, now);
         let Some(session) = self.sessions.get_mut(tx.session) else { return };
         session.in_transaction = false;
         session.client.transaction_ended();
@@ -276,5 +290,26 @@ impl Node {
             session.out.append(&mut reply);
         }
         self.core.after_change(session, tx.session);
+    }
+
+    /// Counts a command over several shards, once: its time is that of all its parts, and of making one reply of theirs.
+    fn account(&mut self, tx: &Tx, reply: &Reply, now: Millis) {
+        let answered = Answered::since(reply, Mark::default(), 0);
+        let core = &mut self.core;
+        if answered.failed {
+            core.shard.stats.count_error(&reply.buf);
+        }
+        let ns = tx.ns + core.shard.timing.lap();
+        let args = tx.args.args();
+        let remarkable = core.shard.timing.executed(core.table.id_of(args).number, ns, answered);
+        let large = tx.request_bytes >= core.shard.timing.request_bytes_min;
+        if !remarkable && !large {
+            return;
+        }
+        let client = self.sessions.get_mut(tx.session).map(|session| &session.client);
+        if large {
+            core.note_large_request(client, tx.command, args, tx.request_bytes, now);
+        }
+        core.note_here(client, Ended { command: tx.command, args, ns, answered, now });
     }
 }

@@ -2,14 +2,18 @@
 
 use crate::args::Args;
 use crate::command::KeyRange;
+use crate::command_stats::CommandStats;
 use crate::errors::Error;
+use crate::journal::{Journal, LogPart};
 use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Millis, NewValue};
+use crate::latency_monitor::LatencyPart;
 use crate::monitor::Watchers;
 use crate::pause::Pause;
 use crate::session::{Client, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
+use crate::timing::Timing;
 use corelane_resp::{Mark, Reply};
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): enough for RANDOMKEY and sampling, and deterministic.
@@ -74,6 +78,10 @@ pub struct Shard {
     pub orders: Vec<Order>,
     /// What a command has asked of the process.
     pub host_request: Option<HostRequest>,
+    /// How long commands take here.
+    pub timing: Timing,
+    /// The logs of all shards, where this one keeps them.
+    pub journal: Journal,
 }
 
 /// The keys of a command that a handler is to handle, as indices into its arguments.
@@ -124,6 +132,12 @@ pub enum Payload {
     Value(Detached),
     /// What a shard says of itself, for INFO.
     Report(Box<ShardReport>),
+    /// What its commands cost.
+    Commands(Box<CommandStats>),
+    /// Its part of a log.
+    Log(Box<LogPart>),
+    /// What its latency monitor noted.
+    Latency(Box<LatencyPart>),
 }
 
 /// What a shard says of itself.
@@ -149,6 +163,8 @@ pub struct ShardReport {
     pub settings: Settings,
     /// When the report was made.
     pub now: Millis,
+    /// What its commands cost, if INFO was asked for that.
+    pub commands: Option<CommandStats>,
 }
 
 /// What the runtime knows of the process; it renews this about every second on every shard.
@@ -177,6 +193,8 @@ pub struct PartResult {
     pub payload: Payload,
     /// Its reply is an error.
     pub failed: bool,
+    /// Nanoseconds it took, so far.
+    pub ns: u64,
     /// For `Merge::InKeyOrder`: where each key's reply ends.
     pub ends: Vec<Mark>,
 }
@@ -310,8 +328,7 @@ pub struct SessionCtx<'a> {
     pub now: Millis,
 }
 
-/// Writes an error as a reply and counts it.
-pub(crate) fn write_error(shard: &mut Shard, error: &Error, reply: &mut Reply) {
-    shard.stats.errors += 1;
+/// Writes an error as a reply. Whoever completes a command's reply counts it.
+pub(crate) fn write_error(error: &Error, reply: &mut Reply) {
     reply.error_bytes(&error.wire());
 }

@@ -1,5 +1,6 @@
 //! From bytes to commands, and from a command to the place where it runs.
 
+use crate::ahead::Ahead;
 use crate::args::{Args, OwnedArgs};
 use crate::command::{Command, Flags, Plan, Scope};
 use crate::commands::Lookup;
@@ -12,75 +13,10 @@ use crate::message::{Batch, RequestHead};
 use crate::modes::Modes;
 use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
-use crate::session::{CloseWhen, Partial, PauseState, Session, SessionId};
+use crate::session::{CloseWhen, PauseState, Session, SessionId};
 use crate::slot::{ShardId, Slot};
-use bytes::Bytes;
-use corelane_resp::{Limits, Parser, ProtocolError, Reply, Span, Step};
-
-/// Commands read ahead from one input, so that their keys can be loaded together.
-pub(crate) struct Ahead {
-    /// Complete commands; one more may be incomplete.
-    len: usize,
-    /// Where each command starts, and the last one ends.
-    starts: [usize; WARM_MAX + 1],
-    spans: [Vec<Span>; WARM_MAX + 1],
-    /// Owned arguments of the last command; the others have none.
-    owned: Vec<Bytes>,
-}
-
-impl Default for Ahead {
-    fn default() -> Self {
-        Self {
-            len: 0,
-            starts: [0; WARM_MAX + 1],
-            spans: std::array::from_fn(|_| Vec::new()),
-            owned: Vec::new(),
-        }
-    }
-}
-
-impl Ahead {
-    /// Reads commands from the front of `data`, at most as many as can be warmed. What ended that, if not the number: more
-    /// input is needed, or an error, which come after the complete commands.
-    fn parse(
-        &mut self,
-        parser: &mut Parser,
-        data: &[u8],
-        limits: &Limits,
-    ) -> Option<Result<Step, ProtocolError>> {
-        self.len = 0;
-        self.starts[0] = 0;
-        while self.len < WARM_MAX {
-            let start = self.starts[self.len];
-            if self.len > 0 {
-                // Only the first command may have been begun earlier.
-                self.spans[self.len].clear();
-                if start == data.len() {
-                    return Some(Ok(Step::NeedMore));
-                }
-            }
-            match parser.parse(&data[start..], &mut self.spans[self.len], &mut self.owned, limits) {
-                Ok(Step::Command { used }) => {
-                    self.len += 1;
-                    self.starts[self.len] = start + used;
-                    if !self.owned.is_empty() {
-                        return None;
-                    }
-                }
-                other => return Some(other),
-            }
-        }
-        None
-    }
-
-    /// The beginning of a command that is not complete.
-    fn take_partial(&mut self) -> Box<Partial> {
-        Box::new(Partial {
-            spans: std::mem::take(&mut self.spans[self.len]),
-            owned: std::mem::take(&mut self.owned),
-        })
-    }
-}
+use crate::timing::Answered;
+use corelane_resp::{Parser, ProtocolError, Reply, Step};
 
 /// How far the commands of some input could be run.
 enum Ran {
@@ -169,6 +105,8 @@ impl Core {
         {
             let (command, args) = *blocked;
             let mut peers = Peers { coordinator, participant };
+            self.running = self.table.id_of(args.args());
+            self.request_bytes = args.args().request_bytes();
             if session.pause == PauseState::Running {
                 self.dispatch(&mut peers, session, id, command, args.args(), now);
             } else {
@@ -176,6 +114,7 @@ impl Core {
                 self.count(session, 1);
                 self.run_watched(&mut peers, session, id, command, args.args(), now);
             }
+            self.note_if_large(session, command, args.args(), now);
         }
         self.consume(coordinator, participant, session, id, &[], now);
     }
@@ -211,6 +150,7 @@ impl Core {
                 if args.is_empty() {
                     session.client.modes.next_command();
                 } else {
+                    self.request_bytes = ahead.request_bytes(idx);
                     self.run_command(peers, session, id, args, now);
                 }
             }
@@ -265,7 +205,6 @@ impl Core {
 
     fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
         session.client.modes.next_command();
-        self.shard.stats.errors += 1;
         self.answer(session, |_, _, reply| {
             error.reply(reply);
             Ok(())
@@ -274,21 +213,25 @@ impl Core {
     }
 
     /// Writes a reply that is known now to where it belongs: the output, or behind replies still owed; or nowhere, if the
-    /// client wants none. A command may change that with effect on its own reply.
+    /// client wants none. A command may change that with effect on its own reply. An error is counted.
     fn answer(
         &mut self,
         session: &mut Session,
         write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
-    ) {
+    ) -> Answered {
         let direct = session.order.is_empty() && !session.client.modes.mutes();
         let reply = if direct { &mut session.out } else { &mut self.scratch };
         reply.set_proto(session.client.proto);
-        let mark = reply.mark();
+        let (mark, bytes_before) = (reply.mark(), reply.len());
         if let Err(error) = write(&mut self.shard, &mut session.client, reply) {
             if !reply.is_empty() {
                 drop(reply.split_off(mark));
             }
-            write_error(&mut self.shard, &error, reply);
+            write_error(&error, reply);
+        }
+        let answered = Answered::since(reply, mark, bytes_before);
+        if answered.failed {
+            self.shard.stats.count_error(&reply.buf[mark.offset()..]);
         }
         if !direct {
             if session.client.modes.mutes() {
@@ -299,6 +242,25 @@ impl Core {
                 session.order.push_ready(&mut self.scratch);
             }
         }
+        answered
+    }
+
+    /// The same for a command that ends with this reply: takes its time.
+    #[inline]
+    fn answer_command(
+        &mut self,
+        session: &mut Session,
+        (command, args, now): (&'static Command, Args<'_>, Millis),
+        write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
+    ) {
+        let answered = self.answer(session, write);
+        self.ended_here(&session.client, command, args, answered, now);
+    }
+
+    /// Answers a command with an error instead of running it.
+    fn refuse(&mut self, session: &mut Session, error: Error) {
+        self.shard.timing.commands.rejected(self.running.number);
+        self.answer(session, |_, _, _| Err(error));
     }
 
     fn run_command(
@@ -312,17 +274,23 @@ impl Core {
         if !session.client.modes.is_empty() {
             session.client.modes.next_command();
         }
-        let (command, container) = match self.table.find(args) {
-            Lookup::Command(command) => (command, None),
-            Lookup::Subcommand(container, command) => (command, Some(container.name)),
+        let (id_in_table, command, container) = match self.table.find(args) {
+            Lookup::Command(id, command) => (id, command, None),
+            Lookup::Subcommand(id, container, command) => (id, command, Some(container.name)),
+            Lookup::Refused(id, error) => {
+                self.running = id;
+                return self.refuse(session, error);
+            }
             Lookup::Failed(_) if is_http(args.at(0)) => {
                 session.client.close = Some(CloseWhen::Now);
                 return;
             }
             Lookup::Failed(error) => {
-                return self.answer(session, |_, _, _| Err(error));
+                self.answer(session, |_, _, _| Err(error));
+                return;
             }
         };
+        self.running = id_in_table;
         self.count(session, 1);
         session.client.last_command = match container {
             None => (command.name, None),
@@ -332,6 +300,19 @@ impl Core {
             self.run_watched(peers, session, id, command, args, now);
         } else {
             self.dispatch(peers, session, id, command, args, now);
+        }
+        self.note_if_large(session, command, args, now);
+    }
+
+    /// Logs a large request once it has been run or sent away. One over several shards is not at its end yet; what waits has
+    /// not even begun.
+    #[inline]
+    fn note_if_large(&mut self, session: &Session, command: &'static Command, args: Args<'_>, now: Millis) {
+        if self.request_bytes >= self.shard.timing.request_bytes_min
+            && !session.in_transaction
+            && session.blocked.is_none()
+        {
+            self.note_large_request(Some(&session.client), command, args, self.request_bytes, now);
         }
     }
 
@@ -361,7 +342,7 @@ impl Core {
                 .iter()
                 .any(|flag| command.flags.has(*flag))
             {
-                return self.answer(session, |_, _, _| Err(Error::MonitorKeys));
+                return self.refuse(session, Error::MonitorKeys);
             }
         } else if self.shard.pause.holds(command, now) {
             session.blocked = Some(Box::new((command, args.to_owned())));
@@ -385,15 +366,16 @@ impl Core {
         now: Millis,
     ) {
         self.current = Some(command.name);
+        let run = (command, args, now);
         if let Some(check) = command.check
             && let Err(error) = check(args, &self.shard.settings)
         {
-            return self.answer(session, |_, _, _| Err(error));
+            return self.answer_command(session, run, |_, _, _| Err(error));
         }
         let owner = match command.plan {
-            Plan::Session(run) => {
-                return self.answer(session, |shard, client, reply| {
-                    run(&mut SessionCtx { client, shard, now }, args, reply)
+            Plan::Session(handler) => {
+                return self.answer_command(session, run, |shard, client, reply| {
+                    handler(&mut SessionCtx { client, shard, now }, args, reply)
                 });
             }
             Plan::OneShard(_) => match command.keys {
@@ -402,7 +384,7 @@ impl Core {
             },
             Plan::Routed { route, .. } => match route(args) {
                 Ok(slot) => self.shard.slots.owner(slot),
-                Err(error) => return self.answer(session, |_, _, _| Err(error)),
+                Err(error) => return self.answer_command(session, run, |_, _, _| Err(error)),
             },
             Plan::EachShard { .. } | Plan::Staged { .. } => {
                 match peers.coordinator.sole_owner(&self.shard, command, args) {
@@ -410,7 +392,7 @@ impl Core {
                     None => return self.start_transaction(peers, session, id, command, args),
                 }
             }
-            Plan::Container => return self.answer(session, |_, _, _| Err(Error::Syntax)),
+            Plan::Container => return self.answer_command(session, run, |_, _, _| Err(Error::Syntax)),
         };
         if owner == self.shard.me {
             self.run_here(peers.participant, session, id, command, args, now);
@@ -425,7 +407,7 @@ impl Core {
         RequestHead {
             session: id,
             seq: session.reserve_reply(args.bytes_len()),
-            command: self.table.index(args.at(0)).expect("the command was found by this name"),
+            command: self.running,
             db: session.client.db as u16,
             proto: session.client.proto,
             no_touch: session.client.modes.has(Modes::NO_TOUCH),
@@ -449,7 +431,9 @@ impl Core {
         }
         let db = session.client.db;
         self.shard.keyspace.no_touch = session.client.modes.has(Modes::NO_TOUCH);
-        self.answer(session, |shard, _, reply| run_whole(shard, command, db, now, args, reply));
+        self.answer_command(session, (command, args, now), |shard, _, reply| {
+            run_whole(shard, command, db, now, args, reply)
+        });
     }
 
     /// A command over several shards: it starts when all replies before it are there, and holds up those behind it.
@@ -468,7 +452,8 @@ impl Core {
         session.in_transaction = true;
         self.shard.stats.transactions += 1;
         let args: OwnedArgs = args.to_owned();
-        let messages = peers.coordinator.start(&self.shard, id, command, &session.client, args);
+        let bytes = self.request_bytes;
+        let messages = peers.coordinator.start(&self.shard, id, command, &session.client, args, bytes);
         for (to, message) in messages {
             self.send(to, message);
         }
@@ -522,34 +507,42 @@ impl Node {
     #[inline]
     fn serve_one(&mut self, from: ShardId, head: RequestHead, args: Args<'_>, now: Millis) {
         let core = &mut self.core;
-        let command = core.table.resolve(head.command, args);
+        let command = core.table.resolve(head.command.index, args);
         core.shard.stats.hops_in += 1;
         core.current = Some(command.name);
         core.shard.keyspace.no_touch = head.no_touch;
+        core.running = head.command;
         if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
             core.shard.stats.waited += 1;
             return self.participant.park(Origin { from, head }, command, args, &core.hashes);
         }
-        core.reply_to(from, head, |shard, reply| run_whole(shard, command, head.db.into(), now, args, reply));
+        let answered = core
+            .reply_to(from, head, |shard, reply| run_whole(shard, command, head.db.into(), now, args, reply));
+        core.ended_for((from, head.session), command, args, answered, now);
     }
 }
 
 impl Core {
-    /// Lets `run` write a reply for another shard's client.
+    /// Lets `run` write a reply for another shard's client. An error is counted.
     pub(crate) fn reply_to(
         &mut self,
         from: ShardId,
         head: RequestHead,
         run: impl FnOnce(&mut crate::ctx::Shard, &mut Reply) -> Result<(), Error>,
-    ) {
+    ) -> Answered {
         let shard = &mut self.shard;
         self.outboxes[usize::from(from.0)].push_reply(head.session, head.seq, head.proto, |reply| {
-            let mark = reply.mark();
+            let (mark, bytes_before) = (reply.mark(), reply.len());
             if let Err(error) = run(shard, reply) {
                 drop(reply.split_off(mark));
-                write_error(shard, &error, reply);
+                write_error(&error, reply);
             }
-        });
+            let answered = Answered::since(reply, mark, bytes_before);
+            if answered.failed {
+                shard.stats.count_error(&reply.buf[mark.offset()..]);
+            }
+            answered
+        })
     }
 }
 

@@ -168,7 +168,7 @@ pub(crate) fn run_part(
         }
         Err(error) => {
             drop(result.reply.split_off(start));
-            crate::ctx::write_error(ctx.shard, &error, &mut result.reply);
+            crate::ctx::write_error(&error, &mut result.reply);
             result.failed = true;
             None
         }

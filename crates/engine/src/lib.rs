@@ -3,8 +3,10 @@
 //! Nothing here has a clock, a thread, a socket or a file: time and random seeds are arguments, bytes and messages go
 //! in and out of a [`Node`]. The runtime gives each core one node; the simulator runs many of them in one thread.
 
+mod ahead;
 mod args;
 mod command;
+mod command_stats;
 mod commands;
 mod coordinator;
 mod ctx;
@@ -12,9 +14,12 @@ mod dispatch;
 mod errors;
 mod execute;
 mod glob;
+mod histogram;
 mod input;
 mod intents;
+mod journal;
 mod keyspace;
+mod latency_monitor;
 mod message;
 mod modes;
 mod monitor;
@@ -26,29 +31,35 @@ mod session;
 mod settings;
 mod slot;
 mod stats;
+mod timing;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{
     Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn, Plan,
     Scope, SessionHandler,
 };
-pub use commands::{CommandTable, all as all_commands};
+pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
+pub use commands::{CommandNumber, CommandTable, all as all_commands};
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
     SessionCtx, Shard, ShardReport,
 };
 pub use errors::Error;
 pub use glob::glob_match;
+pub use histogram::Histogram;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
+pub use journal::{Journal, LogEntry, LogKind, LogPart, Note};
 pub use keyspace::{
     DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
 };
+pub use latency_monitor::LatencyPart;
 pub use message::Batch;
 pub use modes::Modes;
 pub use monitor::Watchers;
 pub use node::{Faults, Node, NodeConfig};
 pub use pause::Pause;
 pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions};
-pub use settings::Settings;
+pub use settings::{Observation, Settings};
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
+pub use timing::{Ticks, Timing};

@@ -3,7 +3,7 @@
 //! Commands and replies travel flat, so that a hop allocates nothing per command:
 //!
 //! ```text
-//! request  session idx u32 │ generation u32 │ seq u32 │ command u16 │ db u16 │ proto u8 │ no_touch u8 │ owned u16 │ argc u32 │ len u32 × argc │ bytes
+//! request  session idx u32 │ generation u32 │ seq u32 │ command u16 │ db u16 │ proto u8 │ no_touch u8 │ number u16 │ argc u32 │ len u32 × argc │ bytes
 //! reply    session idx u32 │ generation u32 │ seq u32 │ len u32 │ bytes
 //! ```
 //! A length with the top bit set names an argument in the batch's list of owned ones. Replies with spliced payloads,
@@ -11,8 +11,9 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::Command;
-use crate::commands;
+use crate::commands::{self, CommandId, CommandNumber};
 use crate::ctx::{PartResult, Payload};
+use crate::journal::Note;
 use crate::session::SessionId;
 use bytes::Bytes;
 use corelane_resp::{Mark, Proto, Reply, Span};
@@ -35,6 +36,8 @@ pub struct Batch {
     pub monitor_lines: Vec<u8>,
     /// Monitors of the sending shard that have gone, those included that `txs` announces.
     pub monitors_left: u32,
+    /// Remarkable commands; come before everything else.
+    pub notes: Vec<Note>,
     /// Commands in `requests`.
     pub request_count: u32,
 }
@@ -46,8 +49,8 @@ pub struct RequestHead {
     pub session: SessionId,
     /// The reply's place among the connection's replies.
     pub seq: u32,
-    /// The command's index in the table.
-    pub command: u16,
+    /// Where the command stands in the table.
+    pub(crate) command: CommandId,
     /// The selected database.
     pub db: u16,
     /// The protocol of the reply.
@@ -73,6 +76,7 @@ impl Batch {
             && self.txs.is_empty()
             && self.monitor_lines.is_empty()
             && self.monitors_left == 0
+            && self.notes.is_empty()
     }
 
     /// Empties it and keeps its memory, within reason.
@@ -92,6 +96,7 @@ impl Batch {
         self.monitor_lines.clear();
         self.monitor_lines.shrink_to(KEEP_MAX);
         self.monitors_left = 0;
+        self.notes.clear();
         self.request_count = 0;
     }
 
@@ -101,9 +106,10 @@ impl Batch {
         out.extend_from_slice(&head.session.idx.to_le_bytes());
         out.extend_from_slice(&head.session.generation.to_le_bytes());
         out.extend_from_slice(&head.seq.to_le_bytes());
-        out.extend_from_slice(&head.command.to_le_bytes());
+        out.extend_from_slice(&head.command.index.to_le_bytes());
         out.extend_from_slice(&head.db.to_le_bytes());
-        out.extend_from_slice(&[u8::from(head.proto == Proto::Resp3), head.no_touch.into(), 0, 0]);
+        out.extend_from_slice(&[u8::from(head.proto == Proto::Resp3), head.no_touch.into()]);
+        out.extend_from_slice(&head.command.number.0.to_le_bytes());
         out.extend_from_slice(&(args.len() as u32).to_le_bytes());
         for idx in 0..args.len() {
             let word = match args.shared(idx) {
@@ -132,7 +138,10 @@ impl Batch {
         let head = RequestHead {
             session: SessionId { idx: u32_at(bytes, at), generation: u32_at(bytes, at + 4) },
             seq: u32_at(bytes, at + 8),
-            command: u16_at(bytes, at + 12),
+            command: CommandId {
+                index: u16_at(bytes, at + 12),
+                number: CommandNumber(u16_at(bytes, at + 18)),
+            },
             db: u16_at(bytes, at + 14),
             proto: if bytes[at + 16] == 1 { Proto::Resp3 } else { Proto::Resp2 },
             no_touch: bytes[at + 17] == 1,
@@ -159,10 +168,17 @@ impl Batch {
     }
 
     /// Lets `write` append a reply.
-    pub fn push_reply(&mut self, session: SessionId, seq: u32, proto: Proto, write: impl FnOnce(&mut Reply)) {
+    pub fn push_reply<T>(
+        &mut self,
+        session: SessionId,
+        seq: u32,
+        proto: Proto,
+        write: impl FnOnce(&mut Reply) -> T,
+    ) -> T {
         let start = self.begin_reply(session, seq, proto);
-        write(&mut self.replies);
+        let written = write(&mut self.replies);
         self.end_reply(start, session, seq);
+        written
     }
 
     fn begin_reply(&mut self, session: SessionId, seq: u32, proto: Proto) -> Mark {
@@ -269,7 +285,7 @@ pub enum TxMessage {
 impl RequestHead {
     /// The command that is asked for.
     pub fn command(&self) -> &'static Command {
-        commands::by_index(self.command)
+        commands::by_index(self.command.index)
     }
 }
 
@@ -287,7 +303,7 @@ mod tests {
             let head = RequestHead {
                 session: SessionId { idx: 5, generation: 9 },
                 seq,
-                command: 1,
+                command: CommandId { index: 1, number: CommandNumber(0x0102) },
                 db: 3,
                 proto: Proto::Resp3,
                 no_touch: seq == 1,
@@ -297,6 +313,7 @@ mod tests {
         let (mut at, mut seen, mut spans) = (0, 0, Vec::new());
         while let Some((head, next)) = batch.request_at(at, &mut spans) {
             let args = batch.request_args(&spans);
+            assert_eq!(head.command, CommandId { index: 1, number: CommandNumber(0x0102) });
             assert_eq!((head.seq, head.db, head.proto, head.session.generation), (seen, 3, Proto::Resp3, 9));
             assert_eq!(head.no_touch, seen == 1);
             assert_eq!(

@@ -4,10 +4,11 @@
 //! The life of a command is told in docs/life-of-a-command.md; `dispatch` runs commands, `participant` and
 //! `coordinator` are the two sides of a command over several shards (docs/transactions.md).
 
-use crate::commands::CommandTable;
+use crate::ahead::Ahead;
+use crate::commands::{CommandId, CommandTable};
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
-use crate::dispatch::Ahead;
+use crate::journal::Journal;
 use crate::keyspace::{KeyHasher, Keyspace, Millis};
 use crate::message::{Batch, TxMessage};
 use crate::modes::Modes;
@@ -18,6 +19,7 @@ use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
+use crate::timing::{Ticks, Timing};
 use corelane_resp::{Limits, Reply};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -49,6 +51,8 @@ pub struct NodeConfig {
     pub seed: u64,
     /// The configuration.
     pub settings: Settings,
+    /// What durations are measured with.
+    pub ticks: Ticks,
     /// For tests only.
     pub faults: Faults,
 }
@@ -96,6 +100,10 @@ pub(crate) struct Core {
     pub(crate) hashes: Vec<u64>,
     /// The command being run, for the report of a panic.
     pub(crate) current: Option<&'static str>,
+    /// Where it stands in the table.
+    pub(crate) running: CommandId,
+    /// Its bytes as they arrived.
+    pub(crate) request_bytes: usize,
     pool: Vec<Box<Batch>>,
 }
 
@@ -110,6 +118,8 @@ impl Node {
             keyspace: Keyspace::new(config.settings.databases, hasher),
             rng: Rng::new(config.seed ^ (u64::from(config.me.0) << 48)),
             stats: ShardStats::default(),
+            timing: Timing::new(config.ticks, &config.settings.observation),
+            journal: Journal::default(),
             settings: config.settings,
             process: ProcessInfo::default(),
             watchers: Watchers::new(config.shards),
@@ -134,6 +144,8 @@ impl Node {
             ahead: Ahead::default(),
             hashes: Vec::new(),
             current: None,
+            running: CommandId::default(),
+            request_bytes: 0,
             pool: Vec::new(),
         };
         Self {
@@ -159,6 +171,7 @@ impl Node {
         session.client.bytes_in += bytes.len() as u64;
         session.client.last_active = now;
         self.core.shard.stats.bytes_in += bytes.len() as u64;
+        self.core.shard.timing.begin();
         self.core.consume(&mut self.coordinator, &mut self.participant, session, id, bytes, now);
         self.pump(now);
     }
@@ -175,6 +188,7 @@ impl Node {
             session.client.bytes_in += len as u64;
             session.client.last_active = now;
             self.core.shard.stats.bytes_in += len as u64;
+            self.core.shard.timing.begin();
             self.core.consume(&mut self.coordinator, &mut self.participant, session, id, &[], now);
         }
         self.pump(now);
@@ -222,6 +236,10 @@ impl Node {
 
     /// A batch from another shard.
     pub fn receive(&mut self, from: ShardId, mut batch: Box<Batch>, now: Millis) {
+        self.core.shard.timing.begin();
+        for note in batch.notes.drain(..) {
+            self.take_note(note);
+        }
         for message in std::mem::take(&mut batch.txs) {
             self.handle(from, message, now);
         }
@@ -250,16 +268,18 @@ impl Node {
 
     /// A bounded piece of background work: expiry, freeing, long commands. True if there is more to do at once.
     pub fn tick(&mut self, now: Millis) -> bool {
-        let keyspace = &mut self.core.shard.keyspace;
-        let mut more = keyspace.expire_some(now, EXPIRE_BUDGET);
-        more |= keyspace.free_some(FREE_BUDGET);
+        self.core.shard.timing.stop();
+        let mut more = self.core.expire_some(now);
+        more |= self.core.shard.keyspace.free_some(FREE_BUDGET);
         self.release_withheld(now);
         more |= self.release_paused(now);
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);
+            self.core.shard.timing.stop();
         } else if self.participant.has_granted() {
             self.pump(now);
+            self.core.shard.timing.stop();
         }
         more | self.participant.has_granted()
     }
@@ -322,10 +342,12 @@ impl Node {
         let mut granted = 0;
         loop {
             if let Some(message) = self.core.local.pop_front() {
+                self.core.shard.timing.begin();
                 self.handle(self.core.shard.me, message, now);
             } else if let Some(id) = self.core.resume.pop() {
                 let Some(session) = self.sessions.get_mut(id) else { continue };
                 session.resuming = false;
+                self.core.shard.timing.begin();
                 self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
             } else if granted < GRANTED_BUDGET && self.run_granted(now) {
                 granted += 1;
@@ -404,6 +426,22 @@ impl Core {
             session.dirty = true;
             self.dirty.push(id);
         }
+    }
+
+    /// A step of the removal of keys whose time has come. Its time is taken only for the latency monitor.
+    fn expire_some(&mut self, now: Millis) -> bool {
+        let shard = &mut self.shard;
+        if shard.timing.latency_ns_min == u64::MAX {
+            return shard.keyspace.expire_some(now, EXPIRE_BUDGET);
+        }
+        shard.timing.begin();
+        let more = shard.keyspace.expire_some(now, EXPIRE_BUDGET);
+        let ns = shard.timing.lap();
+        shard.timing.stop();
+        if ns >= shard.timing.latency_ns_min {
+            self.note_latency("expire-cycle", ns, now);
+        }
+        more
     }
 
     pub(crate) fn send(&mut self, to: ShardId, message: TxMessage) {

@@ -8,11 +8,13 @@ use crate::command::{Command, Merge, Plan, Scope};
 use crate::ctx::{Ctx, KeySelection, PartResult, Payload};
 use crate::execute::{PartRun, run_part, run_whole};
 use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
+use crate::journal::Ended;
 use crate::keyspace::Millis;
 use crate::message::{LockRequest, RequestHead, TxId, TxMessage};
 use crate::node::Node;
 use crate::slot::ShardId;
-use corelane_resp::Reply;
+use crate::timing::Answered;
+use corelane_resp::{Mark, Reply};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
@@ -113,9 +115,9 @@ impl Node {
                 self.on_run(tx, stage, key, payload, last, now)
             }
             TxMessage::Release(tx) => self.on_release(tx),
-            TxMessage::Granted(tx, result) => self.on_granted(from, tx, result),
-            TxMessage::Refused(tx) => self.on_refused(tx),
-            TxMessage::Ran(tx, result) => self.on_ran(from, tx, result),
+            TxMessage::Granted(tx, result) => self.on_granted(from, tx, result, now),
+            TxMessage::Refused(tx) => self.on_refused(tx, now),
+            TxMessage::Ran(tx, result) => self.on_ran(from, tx, result, now),
         }
     }
 
@@ -193,7 +195,9 @@ impl Node {
         };
         self.core.current = Some(request.command.name);
         ctx.shard.keyspace.no_touch = request.no_touch;
+        ctx.shard.timing.begin();
         let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), result);
+        result.ns += self.core.shard.timing.lap();
         if let Some(resume) = again {
             self.participant.jobs.push_back(Job { tx, result, resume });
             return;
@@ -238,7 +242,9 @@ impl Node {
         self.core.current = Some(request.command.name);
         ctx.shard.keyspace.no_touch = request.no_touch;
         let empty = PartResult { reply: Reply::new(request.proto), ..PartResult::default() };
+        ctx.shard.timing.begin();
         let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), empty);
+        result.ns += self.core.shard.timing.lap();
         assert!(again.is_none(), "writing parts are not run in steps");
         result.keys = keys.to_vec();
         self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
@@ -276,20 +282,34 @@ impl Node {
     }
 
     fn run_parked(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, now: Millis) {
-        let head = origin.head;
-        self.core.current = Some(command.name);
-        self.core.shard.keyspace.no_touch = head.no_touch;
-        if origin.from != self.core.shard.me {
-            return self.core.reply_to(origin.from, head, |shard, reply| {
+        let (head, core) = (origin.head, &mut self.core);
+        core.current = Some(command.name);
+        core.running = head.command;
+        core.shard.keyspace.no_touch = head.no_touch;
+        core.shard.timing.begin();
+        if origin.from != core.shard.me {
+            let answered = core.reply_to(origin.from, head, |shard, reply| {
                 run_whole(shard, command, head.db.into(), now, args, reply)
             });
+            return core.ended_for((origin.from, head.session), command, args, answered, now);
         }
         let mut reply = Reply::new(head.proto);
-        if let Err(error) = run_whole(&mut self.core.shard, command, head.db.into(), now, args, &mut reply) {
+        if let Err(error) = run_whole(&mut core.shard, command, head.db.into(), now, args, &mut reply) {
             reply.clear();
-            crate::ctx::write_error(&mut self.core.shard, &error, &mut reply);
+            crate::ctx::write_error(&error, &mut reply);
         }
-        if let Some(session) = self.sessions.get_mut(head.session) {
+        let answered = Answered::since(&reply, Mark::default(), 0);
+        if answered.failed {
+            core.shard.stats.count_error(&reply.buf);
+        }
+        let ns = core.shard.timing.lap();
+        let remarkable = core.shard.timing.executed(head.command.number, ns, answered);
+        let session = self.sessions.get_mut(head.session);
+        if remarkable {
+            let client = session.as_ref().map(|session| &session.client);
+            core.note_here(client, Ended { command, args, ns, answered, now });
+        }
+        if let Some(session) = session {
             session.order.deliver_large(head.seq, reply, &mut session.out);
             self.core.after_change(session, head.session);
         }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub started_ms: u64,
     /// Most connections at a time.
     pub maxclients: u32,
+    /// From where on commands are logged.
+    pub observation: Observation,
 }
 
 impl Default for Settings {
@@ -41,6 +43,47 @@ impl Default for Settings {
             port: 6379,
             started_ms: 0,
             maxclients: 10_000,
+            observation: Observation::default(),
+        }
+    }
+}
+
+/// From where on commands are logged, and what is counted of their durations.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Microseconds from which on a command is slow; negative for never (`commandlog-execution-slower-than`,
+    /// `slowlog-log-slower-than`).
+    pub slow_us: i64,
+    /// Slow commands kept; 0 for none (`commandlog-slow-execution-max-len`, `slowlog-max-len`).
+    pub slow_len_max: usize,
+    /// Bytes from which on a request is large; negative for never (`commandlog-request-larger-than`).
+    pub large_request_bytes: i64,
+    /// Large requests kept; 0 for none (`commandlog-large-request-max-len`).
+    pub large_request_len_max: usize,
+    /// Bytes from which on a reply is large; negative for never (`commandlog-reply-larger-than`).
+    pub large_reply_bytes: i64,
+    /// Large replies kept; 0 for none (`commandlog-large-reply-max-len`).
+    pub large_reply_len_max: usize,
+    /// Milliseconds from which on the latency monitor notes an event; 0 for never (`latency-monitor-threshold`).
+    pub latency_threshold_ms: u64,
+    /// Whether durations are counted per command (`latency-tracking`).
+    pub latency_tracking: bool,
+    /// The percentiles that INFO shows of them (`latency-tracking-info-percentiles`).
+    pub latency_percentiles: Vec<f64>,
+}
+
+impl Default for Observation {
+    fn default() -> Self {
+        Self {
+            slow_us: 10_000,
+            slow_len_max: 128,
+            large_request_bytes: 1 << 20,
+            large_request_len_max: 128,
+            large_reply_bytes: 1 << 20,
+            large_reply_len_max: 128,
+            latency_threshold_ms: 0,
+            latency_tracking: true,
+            latency_percentiles: vec![50.0, 99.0, 99.9],
         }
     }
 }

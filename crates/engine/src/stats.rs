@@ -1,5 +1,7 @@
 //! Counters of one shard. The engine counts commands and hops, the runtime turns, waits and rings; INFO shows them.
 
+use crate::command_stats::ErrorCounts;
+
 /// Buckets of the turn histogram: powers of two of microseconds, each in eight steps.
 const TURN_BUCKETS: usize = 8 * 20;
 
@@ -78,6 +80,8 @@ pub struct ShardStats {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
+    /// The same by their first word.
+    pub errors_by_code: ErrorCounts,
     /// Commands of other shards' clients executed here.
     pub hops_in: u64,
     /// Commands sent to other shards.
@@ -104,6 +108,15 @@ pub struct ShardStats {
     pub ring_submissions: u64,
     /// Completions reaped from the socket ring.
     pub ring_completions: u64,
+}
+
+impl ShardStats {
+    /// Counts an error reply, given from its `-` on.
+    #[cold]
+    pub(crate) fn count_error(&mut self, reply: &[u8]) {
+        self.errors += 1;
+        self.errors_by_code.record(reply);
+    }
 }
 
 #[cfg(test)]

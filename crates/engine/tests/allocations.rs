@@ -1,7 +1,7 @@
 //! The common path allocates nothing: a local GET that hits, an overwriting SET of equal size, and a hop of either,
 //! once buffers have grown.
 
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, slot_of};
+use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks, slot_of};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -36,7 +36,14 @@ fn count(run: impl FnOnce()) -> u64 {
 
 fn node(me: u16, shards: u16) -> Node {
     let settings = Settings::default();
-    Node::new(NodeConfig { me: ShardId(me), shards, seed: 7, settings, faults: Faults::default() })
+    Node::new(NodeConfig {
+        me: ShardId(me),
+        shards,
+        seed: 7,
+        settings,
+        ticks: Ticks::STOPPED,
+        faults: Faults::default(),
+    })
 }
 
 fn command(words: &[&str]) -> Vec<u8> {

@@ -1,9 +1,16 @@
 //! A connection's input, however it is cut and however slowly its output is taken.
 
-use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId, slot_of};
+use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId, Ticks, slot_of};
 
 fn node(settings: Settings) -> Node {
-    Node::new(NodeConfig { me: ShardId(0), shards: 1, seed: 1, settings, faults: Faults::default() })
+    Node::new(NodeConfig {
+        me: ShardId(0),
+        shards: 1,
+        seed: 1,
+        settings,
+        ticks: Ticks::STOPPED,
+        faults: Faults::default(),
+    })
 }
 
 fn pipeline(count: usize) -> Vec<u8> {
@@ -64,7 +71,14 @@ fn a_session_held_up_by_its_output_goes_on_when_that_has_been_sent() {
 #[test]
 fn what_is_sent_away_unanswered_is_bounded_in_bytes() {
     let settings = Settings::default();
-    let config = NodeConfig { me: ShardId(0), shards: 2, seed: 1, settings, faults: Faults::default() };
+    let config = NodeConfig {
+        me: ShardId(0),
+        shards: 2,
+        seed: 1,
+        settings,
+        ticks: Ticks::STOPPED,
+        faults: Faults::default(),
+    };
     let [mut near, mut far] = [0, 1].map(|me| Node::new(NodeConfig { me: ShardId(me), ..config.clone() }));
     let key = (0..).map(|i| format!("k{i}")).find(|key| slot_of(key.as_bytes()).0 >= 8192).unwrap();
     let value = "v".repeat(20_000);

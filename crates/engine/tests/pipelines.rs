@@ -4,7 +4,9 @@
 //! Each client works in a database of its own, so its replies do not depend on the others; but all use the same key
 //! names, and intents know no databases, so commands of one client meet the intents of the others.
 
-use corelane_engine::{Batch, CloseWhen, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId};
+use corelane_engine::{
+    Batch, CloseWhen, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks,
+};
 use std::collections::VecDeque;
 
 const LARGE: usize = 70_000;
@@ -23,7 +25,14 @@ impl Rng {
 
 fn node(me: u16, shards: u16, settings: &Settings) -> Node {
     let settings = settings.clone();
-    Node::new(NodeConfig { me: ShardId(me), shards, seed: 1, settings, faults: Faults::default() })
+    Node::new(NodeConfig {
+        me: ShardId(me),
+        shards,
+        seed: 1,
+        settings,
+        ticks: Ticks::STOPPED,
+        faults: Faults::default(),
+    })
 }
 
 fn encode(words: &[&[u8]]) -> Vec<u8> {

@@ -38,6 +38,9 @@ pub mod server;
 pub mod clock;
 
 #[cfg(not(loom))]
+mod ticks;
+
+#[cfg(not(loom))]
 mod process;
 #[cfg(not(loom))]
 mod shard_loop;
@@ -50,3 +53,5 @@ mod ring;
 
 #[cfg(not(loom))]
 pub use host::serve;
+#[cfg(not(loom))]
+pub use ticks::ticks;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use corelane_engine::Settings;
+use corelane_engine::{Observation, Settings};
 use thiserror::Error;
 
 use crate::listen::{Accept, BIND_DEFAULT, ListenOptions};
@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub query_buffer_limit: usize,
     /// Longest string in bytes.
     pub proto_max_bulk_len: usize,
+    /// From where on commands are logged.
+    pub observation: Observation,
 }
 
 impl Default for ServerOptions {
@@ -68,6 +70,7 @@ impl Default for ServerOptions {
             output_buffer_limit: engine.output_buffer_limit,
             query_buffer_limit: engine.query_buffer_limit,
             proto_max_bulk_len: engine.proto_max_bulk_len,
+            observation: engine.observation,
         }
     }
 }
@@ -96,6 +99,7 @@ impl ServerOptions {
             output_buffer_limit: self.output_buffer_limit,
             port: self.port,
             maxclients,
+            observation: self.observation.clone(),
             shown: self.shown(shards, maxclients),
             ..Settings::default()
         }
@@ -131,9 +135,29 @@ impl ServerOptions {
             ("unixsocket", path),
             ("unixsocketperm", format!("{:o}", self.unixsocketperm.unwrap_or(0))),
         ];
+        shown.extend(shown_observation(&self.observation));
         shown.sort_unstable_by_key(|&(name, _)| name);
         shown
     }
+}
+
+/// Where two names stand for the same, both are shown.
+fn shown_observation(observation: &Observation) -> [(&'static str, String); 11] {
+    let percentiles: Vec<String> = observation.latency_percentiles.iter().map(f64::to_string).collect();
+    let tracking = if observation.latency_tracking { "yes" } else { "no" };
+    [
+        ("commandlog-execution-slower-than", observation.slow_us.to_string()),
+        ("slowlog-log-slower-than", observation.slow_us.to_string()),
+        ("commandlog-slow-execution-max-len", observation.slow_len_max.to_string()),
+        ("slowlog-max-len", observation.slow_len_max.to_string()),
+        ("commandlog-request-larger-than", observation.large_request_bytes.to_string()),
+        ("commandlog-large-request-max-len", observation.large_request_len_max.to_string()),
+        ("commandlog-reply-larger-than", observation.large_reply_bytes.to_string()),
+        ("commandlog-large-reply-max-len", observation.large_reply_len_max.to_string()),
+        ("latency-monitor-threshold", observation.latency_threshold_ms.to_string()),
+        ("latency-tracking", tracking.to_owned()),
+        ("latency-tracking-info-percentiles", percentiles.join(" ")),
+    ]
 }
 
 /// Why a value of a directive cannot be used.
@@ -145,6 +169,9 @@ pub enum OptionError {
     /// Not `class hard soft seconds`.
     #[error("write client-output-buffer-limit as \"normal BYTES 0 0\": hard limit only, for class normal")]
     OutputLimit,
+    /// Not percentages.
+    #[error("write latency-tracking-info-percentiles as numbers from 0 to 100, such as \"50 99 99.9\"")]
+    Percentiles,
     /// Not octal, or more than permission bits.
     #[error("{0:?} is not a file mode: write an octal number up to 777, such as 770")]
     Mode(String),
@@ -192,6 +219,15 @@ pub fn parse_output_limit(text: &str) -> Result<usize, OptionError> {
     limit.ok_or(OptionError::OutputLimit)
 }
 
+/// Parses `latency-tracking-info-percentiles`; it may be empty.
+///
+/// # Errors
+/// Not numbers, or not between 0 and 100.
+pub fn parse_percentiles(text: &str) -> Result<Vec<f64>, OptionError> {
+    let one = |word: &str| word.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    text.split_ascii_whitespace().map(|word| one(word).ok_or(OptionError::Percentiles)).collect()
+}
+
 /// Parses the octal permission bits of `unixsocketperm`.
 ///
 /// # Errors
@@ -229,6 +265,15 @@ mod tests {
         assert_eq!(parse_output_limit("pubsub 32mb 8mb 60 normal 0 0 0"), Ok(0));
         for text in ["", "normal", "normal 1 2 3", "pubsub 1 2 3", "other 1 0 0", "normal 1 0 0 x"] {
             assert_eq!(parse_output_limit(text), Err(OptionError::OutputLimit), "{text}");
+        }
+    }
+
+    #[test]
+    fn percentiles_lie_between_0_and_100() {
+        assert_eq!(parse_percentiles("50 99.9  100"), Ok(vec![50.0, 99.9, 100.0]));
+        assert_eq!(parse_percentiles(""), Ok(Vec::new()));
+        for text in ["x", "50 101", "-1", "nan"] {
+            assert_eq!(parse_percentiles(text), Err(OptionError::Percentiles), "{text}");
         }
     }
 

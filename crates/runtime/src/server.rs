@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
 use crate::shard_loop::{ShardLoop, ShardMail, install_hook};
+use crate::ticks::ticks;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
 const IO_MEMORY: usize = 64 << 10;
@@ -160,6 +161,7 @@ impl Server {
                     shards: shards as u16,
                     seed: plan.seed,
                     settings,
+                    ticks: ticks(),
                     faults: Faults::default(),
                 },
                 end,

@@ -2,7 +2,7 @@
 
 use crate::check::Violation;
 use crate::workload::{Operation, Workload};
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId};
+use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId, Ticks};
 use corelane_resp::{Frame, decode, encode_command};
 use std::collections::VecDeque;
 use std::fmt;
@@ -132,6 +132,7 @@ impl World {
                     shards: options.shards,
                     seed: options.seed,
                     settings: Settings::default(),
+                    ticks: Ticks::STOPPED,
                     faults: options.faults,
                 })
             })

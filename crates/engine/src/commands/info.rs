@@ -1,5 +1,6 @@
 //! INFO: the server in numbers, gathered from all shards.
 
+use super::info_commands;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
 use crate::ctx::{Ctx, PartResult, Payload, ShardReport};
@@ -22,9 +23,9 @@ pub(super) const COMMANDS: &[Command] = &[Command {
 }];
 
 /// What every section is made of.
-struct Totals<'a> {
-    shards: &'a [&'a ShardReport],
-    first: &'a ShardReport,
+pub(super) struct Totals<'a> {
+    pub(super) shards: &'a [&'a ShardReport],
+    pub(super) first: &'a ShardReport,
 }
 
 impl Totals<'_> {
@@ -44,13 +45,15 @@ const SECTIONS: &[Section] = &[
     ("Stats", stats),
     ("Replication", replication),
     ("CPU", cpu),
-    ("Errorstats", error_stats),
+    ("Commandstats", info_commands::command_stats),
+    ("Errorstats", info_commands::error_stats),
+    ("Latencystats", info_commands::latency_stats),
     ("Cluster", cluster),
     ("Keyspace", keyspace),
     ("Shards", shards),
 ];
 
-fn report(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     let shard = &mut *ctx.shard;
     ctx.payload = Payload::Report(Box::new(ShardReport {
         shard: shard.me,
@@ -63,6 +66,10 @@ fn report(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> 
         process: shard.process,
         settings: shard.settings.clone(),
         now: ctx.now,
+        commands: info_commands::ON_REQUEST
+            .iter()
+            .any(|section| is_wanted(section, args))
+            .then(|| shard.timing.commands.clone()),
     }));
     Ok(Flow::Done)
 }
@@ -77,14 +84,8 @@ fn write_info(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
         .collect();
     let Some(first) = reports.first() else { return reply.verbatim("txt", "") };
     let totals = Totals { shards: &reports, first };
-    let everything = args.len() == 1
-        || args.iter_from(1).any(|word| {
-            [&b"all"[..], b"everything", b"default"].iter().any(|name| name.eq_ignore_ascii_case(word))
-        });
-    let wanted =
-        |name: &str| everything || args.iter_from(1).any(|word| word.eq_ignore_ascii_case(name.as_bytes()));
     let mut text = String::new();
-    for (name, write) in SECTIONS.iter().filter(|(name, _)| wanted(name)) {
+    for (name, write) in SECTIONS.iter().filter(|(name, _)| is_wanted(name, args)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }
@@ -94,8 +95,21 @@ fn write_info(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
     reply.verbatim("txt", &text);
 }
 
+/// Whether the arguments ask for a section.
+fn is_wanted(section: &str, args: Args<'_>) -> bool {
+    let by_default = !info_commands::ON_REQUEST.contains(&section);
+    if args.len() == 1 {
+        return by_default;
+    }
+    args.iter_from(1).any(|word| match word.to_ascii_lowercase().as_slice() {
+        b"all" | b"everything" => true,
+        b"default" => by_default,
+        word => word.eq_ignore_ascii_case(section.as_bytes()),
+    })
+}
+
 /// Writing to a `String` cannot fail.
-fn field(out: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn field(out: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(out, "{name}:{value}\r\n");
 }
 
@@ -199,13 +213,6 @@ fn cpu(totals: &Totals<'_>, out: &mut String) {
     let process = totals.first.process;
     field(out, "used_cpu_sys", format_args!("{:.6}", process.cpu_sys_us as f64 / 1e6));
     field(out, "used_cpu_user", format_args!("{:.6}", process.cpu_user_us as f64 / 1e6));
-}
-
-fn error_stats(totals: &Totals<'_>, out: &mut String) {
-    let errors = totals.sum(|shard| shard.stats.errors);
-    if errors > 0 {
-        field(out, "errorstat_ALL", format_args!("count={errors}"));
-    }
 }
 
 fn cluster(_: &Totals<'_>, out: &mut String) {

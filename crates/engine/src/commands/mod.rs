@@ -8,6 +8,7 @@ mod client_modes;
 mod client_pause;
 mod command_docs;
 mod command_info;
+mod commandlog;
 mod connection;
 mod database;
 mod expire;
@@ -15,6 +16,9 @@ mod generic;
 mod generic_transfer;
 mod help;
 mod info;
+mod info_commands;
+mod latency;
+mod latency_report;
 mod long_double;
 mod monitor;
 mod object;
@@ -50,6 +54,8 @@ static FAMILIES: &[&[Command]] = &[
     server::COMMANDS,
     info::COMMANDS,
     object::COMMANDS,
+    commandlog::COMMANDS,
+    latency::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.
@@ -67,16 +73,40 @@ pub(crate) fn by_index(index: u16) -> &'static Command {
     &FAMILIES[usize::from(index >> 8)][usize::from(index & 0xFF)]
 }
 
+/// Numbers all commands and subcommands, from 0 on, in the order of [`numbered`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CommandNumber(pub u16);
+
+/// Every command, each followed by its subcommands: its container, if it has one, and its record.
+pub(crate) fn numbered() -> impl Iterator<Item = (Option<&'static Command>, &'static Command)> {
+    all().flat_map(|command| {
+        std::iter::once((None, command))
+            .chain(command.subcommands.iter().map(move |sub| (Some(command), sub)))
+    })
+}
+
 /// What a name stands for.
 pub(crate) enum Lookup {
-    Command(&'static Command),
-    Subcommand(&'static Command, &'static Command),
+    Command(CommandId, &'static Command),
+    /// Container and subcommand; the id is the container's index and the subcommand's number.
+    Subcommand(CommandId, &'static Command, &'static Command),
+    /// The command does not take so many arguments.
+    Refused(CommandId, Error),
     Failed(Error),
+}
+
+/// Where a command stands in the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandId {
+    /// Of the command or the container: see [`by_index`].
+    pub(crate) index: u16,
+    /// Of the command or the subcommand.
+    pub(crate) number: CommandNumber,
 }
 
 /// Finds commands by name.
 pub struct CommandTable {
-    by_name: HashMap<&'static [u8], u16, foldhash::fast::FixedState>,
+    by_name: HashMap<&'static [u8], CommandId, foldhash::fast::FixedState>,
 }
 
 impl Default for CommandTable {
@@ -89,9 +119,12 @@ impl CommandTable {
     /// A table of all commands.
     pub fn new() -> Self {
         let mut by_name = HashMap::with_hasher(foldhash::fast::FixedState::default());
+        let mut number = 0;
         for (family, commands) in FAMILIES.iter().enumerate() {
             for (idx, command) in commands.iter().enumerate() {
-                by_name.insert(command.name.as_bytes(), (family << 8 | idx) as u16);
+                let id = CommandId { index: (family << 8 | idx) as u16, number: CommandNumber(number) };
+                by_name.insert(command.name.as_bytes(), id);
+                number += 1 + command.subcommands.len() as u16;
             }
         }
         Self { by_name }
@@ -100,6 +133,11 @@ impl CommandTable {
     /// The index of a command by its name in any case.
     #[inline]
     pub fn index(&self, name: &[u8]) -> Option<u16> {
+        self.id(name).map(|id| id.index)
+    }
+
+    #[inline]
+    fn id(&self, name: &[u8]) -> Option<CommandId> {
         let mut lower = [0; NAME_LEN_MAX];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -110,15 +148,23 @@ impl CommandTable {
     /// The command or subcommand that these arguments ask for, if they are as many as it takes.
     #[inline]
     pub(crate) fn find(&self, args: Args<'_>) -> Lookup {
-        let Some(index) = self.index(args.at(0)) else { return Lookup::Failed(unknown_command(args)) };
-        let command = by_index(index);
+        let Some(id) = self.id(args.at(0)) else { return Lookup::Failed(unknown_command(args)) };
+        let command = by_index(id.index);
         if command.subcommands.is_empty() {
             if command.accepts(args.len()) {
-                return Lookup::Command(command);
+                return Lookup::Command(id, command);
             }
-            return Lookup::Failed(Error::Arity(command.name.into()));
+            return Lookup::Refused(id, Error::Arity(command.name.into()));
         }
-        find_subcommand(command, args)
+        find_subcommand(id, command, args)
+    }
+
+    /// Where the command or subcommand stands that these arguments were found to ask for before.
+    pub(crate) fn id_of(&self, args: Args<'_>) -> CommandId {
+        match self.find(args) {
+            Lookup::Command(id, _) | Lookup::Subcommand(id, ..) | Lookup::Refused(id, _) => id,
+            Lookup::Failed(_) => CommandId::default(),
+        }
     }
 
     /// The same for a command that was found before, on another shard.
@@ -133,27 +179,33 @@ impl CommandTable {
 }
 
 fn subcommand(command: &'static Command, args: Args<'_>) -> Option<&'static Command> {
-    let name = args.get(1)?;
-    command.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+    subcommand_place(command, args).map(|place| &command.subcommands[place])
 }
 
-fn find_subcommand(command: &'static Command, args: Args<'_>) -> Lookup {
+fn subcommand_place(command: &'static Command, args: Args<'_>) -> Option<usize> {
+    let name = args.get(1)?;
+    command.subcommands.iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> Lookup {
     // A container that does something without a subcommand (COMMAND) has a plan of its own.
     if args.len() == 1 {
         if command.accepts(1) {
-            return Lookup::Command(command);
+            return Lookup::Command(id, command);
         }
-        return Lookup::Failed(Error::Arity(command.name.into()));
+        return Lookup::Refused(id, Error::Arity(command.name.into()));
     }
-    let Some(sub) = subcommand(command, args) else {
+    let Some(place) = subcommand_place(command, args) else {
         let hint = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
         let name = first_bytes(args.at(1), ECHOED_MAX);
         return Lookup::Failed(Error::echo("ERR unknown subcommand '", name, &hint));
     };
+    let sub = &command.subcommands[place];
+    let id = CommandId { number: CommandNumber(id.number.0 + 1 + place as u16), ..id };
     if sub.accepts(args.len()) {
-        return Lookup::Subcommand(command, sub);
+        return Lookup::Subcommand(id, command, sub);
     }
-    Lookup::Failed(Error::Arity(format!("{}|{}", command.name, sub.name).into()))
+    Lookup::Refused(id, Error::Arity(format!("{}|{}", command.name, sub.name).into()))
 }
 
 fn first_bytes(word: &[u8], max: usize) -> &[u8] {
@@ -180,6 +232,7 @@ fn unknown_command(args: Args<'_>) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corelane_resp::Span;
 
     #[test]
     fn indices_name_commands_and_names_are_unique() {
@@ -191,5 +244,19 @@ mod tests {
         }
         assert_eq!(table.by_name.len(), all().count());
         assert!(table.index(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn numbers_follow_the_order_of_the_table() {
+        let table = CommandTable::new();
+        for (number, (container, command)) in numbered().enumerate() {
+            let words: Vec<&str> =
+                container.map(|container| container.name).into_iter().chain([command.name]).collect();
+            let data = words.concat();
+            let first = words[0].len();
+            let spans = [Span::new(0, first), Span::new(first, data.len())];
+            let id = table.id_of(Args::new(data.as_bytes(), &spans[..words.len()], &[]));
+            assert_eq!(usize::from(id.number.0), number, "{words:?}");
+        }
     }
 }

@@ -95,6 +95,7 @@ fn config_get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Re
 fn reset_stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     ctx.shard.stats = ShardStats::default();
     ctx.shard.keyspace.expired = 0;
+    ctx.shard.timing.reset();
     reply.ok();
     Ok(Flow::Done)
 }
@@ -122,7 +123,9 @@ fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
         // Like strtod: what is not a number sleeps for no time.
         let seconds: f64 =
             std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        ctx.shard.host_request = Some(HostRequest::SleepUs((seconds.clamp(0.0, 1e6) * 1e6) as u64));
+        let us = (seconds.clamp(0.0, 1e6) * 1e6) as u64;
+        ctx.shard.host_request = Some(HostRequest::SleepUs(us));
+        ctx.shard.timing.add_us(us);
         reply.ok();
     } else if args.is(1, "PANIC") && args.len() == 2 {
         panic!("DEBUG PANIC asked for this");

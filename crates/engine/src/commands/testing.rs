@@ -3,12 +3,25 @@
 use crate::keyspace::Millis;
 use crate::node::{Faults, Node, NodeConfig};
 use crate::session::{CloseWhen, Ends, Peer, SessionId};
-use crate::settings::Settings;
+use crate::settings::{Observation, Settings};
 use crate::slot::ShardId;
+use crate::timing::Ticks;
 use corelane_resp::{Frame, decode, encode_command};
+use std::cell::Cell;
 
 /// Numbers of shards that every table of commands is run on.
 const SHARDS: [u16; 3] = [1, 2, 5];
+
+/// Nanoseconds from one reading of the tests' clock to the next.
+const TICK_NS: u64 = 1000;
+
+thread_local! {
+    static TICKS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn tick() -> u64 {
+    TICKS.with(|ticks| ticks.replace(ticks.get() + TICK_NS))
+}
 
 /// Shards, and one client, who is connected to the last of them.
 pub(super) struct Bench {
@@ -26,12 +39,19 @@ pub(super) struct Visitor {
 
 impl Bench {
     pub(super) fn new(shards: u16) -> Self {
+        Self::with(shards, Observation::default())
+    }
+
+    /// With limits of its own from which on commands are logged.
+    pub(super) fn with(shards: u16, observation: Observation) -> Self {
+        let settings = Settings { observation, ..Settings::default() };
         let now = 1_700_000_000_000;
         let config = |me| NodeConfig {
             me: ShardId(me),
             shards,
             seed: 11,
-            settings: Settings::default(),
+            settings: settings.clone(),
+            ticks: Ticks { read: tick, ns_q32: 1 << 32 },
             faults: Faults::default(),
         };
         let mut nodes: Vec<Node> = (0..shards).map(|me| Node::new(config(me))).collect();
