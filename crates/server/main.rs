@@ -5,6 +5,7 @@
 
 mod doctor;
 mod flags;
+mod memory;
 mod observation_flags;
 
 use std::process::ExitCode;
@@ -13,9 +14,6 @@ use clap::Parser;
 use corelane_runtime::host::Host;
 
 use flags::Flags;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
@@ -41,6 +39,7 @@ fn run(flags: Flags) -> anyhow::Result<()> {
     for warning in host.warnings() {
         eprintln!("corelane: {warning}");
     }
+    memory::return_in_background()?;
     println!("corelane {}: {}", env!("CARGO_PKG_VERSION"), host.summary());
     Ok(host.wait()?)
 }

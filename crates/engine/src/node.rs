@@ -27,7 +27,7 @@ use std::mem::MaybeUninit;
 /// Expired keys and stale hints handled per tick; one costs up to a microsecond.
 const EXPIRE_BUDGET: usize = 256;
 /// Flushed entries freed per tick; one costs up to 0.2 microseconds.
-const FREE_BUDGET: usize = 1024;
+const FREE_BUDGET: usize = 512;
 /// Commands run at a time of those that have been granted the intents they waited for.
 const GRANTED_BUDGET: usize = 64;
 /// Emptied batches kept for the next turns.
@@ -86,6 +86,8 @@ pub(crate) struct Core {
     pub(crate) withheld_since: Millis,
     /// Sessions that can go on with what they have.
     pub(crate) resume: Vec<SessionId>,
+    /// Sessions whose input is run on in later turns.
+    pub(crate) later: VecDeque<SessionId>,
     /// Sessions with a command that waits for the end of a pause, those that waited first in front.
     pub(crate) paused: VecDeque<SessionId>,
     /// Commands as this shard's own monitors are to be shown them.
@@ -137,6 +139,7 @@ impl Node {
             withheld: Vec::new(),
             withheld_since: 0,
             resume: Vec::new(),
+            later: VecDeque::new(),
             paused: VecDeque::new(),
             monitor_lines: Vec::new(),
             monitor_line: Vec::new(),
@@ -281,7 +284,18 @@ impl Node {
             self.pump(now);
             self.core.shard.timing.stop();
         }
-        more | self.participant.has_granted()
+        self.run_later(now);
+        more | self.participant.has_granted() || !self.core.later.is_empty()
+    }
+
+    /// Runs the next piece of a client's input that was too much for one turn.
+    fn run_later(&mut self, now: Millis) {
+        let Some(id) = self.core.later.pop_front() else { return };
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.resuming = false;
+            self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
+        }
+        self.pump(now);
     }
 
     /// Sends what has waited for other shards' replies since an earlier millisecond: they may take long.

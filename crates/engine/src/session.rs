@@ -321,7 +321,7 @@ impl Session {
 
     fn wants_read(&self, output_backlog_max: usize) -> bool {
         self.client.close.is_none()
-            && (self.input.len() < INPUT_BACKLOG_MAX || self.can_run(output_backlog_max))
+            && (self.input.len() < INPUT_BACKLOG_MAX || self.can_run(output_backlog_max) && !self.resuming)
     }
 
     /// Whether what the runtime was told about reading is out of date.

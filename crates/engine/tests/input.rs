@@ -44,6 +44,31 @@ fn a_pipeline_longer_than_what_is_read_ahead_may_be_cut_anywhere() {
 }
 
 #[test]
+fn a_long_pipeline_is_run_in_pieces() {
+    let (input, expected) = (pipeline(2000), replies(2000));
+    let mut node = node(Settings::default());
+    let id = node.open(Peer::default(), 1000);
+    let (first, second) = input.split_at(input.len() / 3);
+    node.feed(id, first, 1000);
+    let mut turns = 0;
+    let (mut seen, mut more) = (0, true);
+    while more {
+        let done = node.session_state(id).unwrap().output.len();
+        assert!(done - seen < 128 * 12 * 2 + 1, "{} bytes of replies in a turn", done - seen);
+        seen = done;
+        if turns == 1 {
+            node.feed(id, second, 1000);
+            seen = node.session_state(id).unwrap().output.len();
+        }
+        assert!(node.session_state(id).unwrap().owes || turns > 20);
+        more = node.tick(1000);
+        turns += 1;
+    }
+    assert!(turns > 20, "{turns}");
+    assert!(node.session_state(id).unwrap().output.buf == expected);
+}
+
+#[test]
 fn a_session_held_up_by_its_output_goes_on_when_that_has_been_sent() {
     let (input, expected) = (pipeline(2000), replies(2000));
     let settings = Settings { output_backlog_max: 100, ..Settings::default() };
