@@ -3,6 +3,7 @@
 //! What may go wrong is said on stderr in one sentence; the exit code is 0 after an orderly stop, 1 after a failure, 2 for
 //! a command line that makes no sense.
 
+mod allocator;
 mod doctor;
 mod flags;
 mod memory;
@@ -16,6 +17,7 @@ use corelane_runtime::host::Host;
 use flags::Flags;
 
 fn main() -> ExitCode {
+    corelane_runtime::use_allocator(allocator::MIMALLOC);
     let mut args = std::env::args_os();
     let program = args.next().into_iter();
     let mut args = args.peekable();

@@ -43,6 +43,11 @@ fn observation_of_all() {
     }
 }
 
+#[test]
+fn diagnosis() {
+    check(include_str!("tables/diagnosis.txt"));
+}
+
 /// A difference, and where it showed.
 type Found = BTreeMap<String, Vec<String>>;
 

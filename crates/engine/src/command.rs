@@ -201,6 +201,8 @@ pub struct KeySpec {
     pub find: Find,
     /// A remark for COMMAND INFO.
     pub notes: Option<&'static str>,
+    /// What happens to the keys with these arguments, where `VARIABLE_FLAGS` says that it depends on them.
+    pub flags_for: Option<fn(Args<'_>) -> KeyFlags>,
 }
 
 /// How the keys are found from the beginning of their specification.
@@ -227,11 +229,11 @@ pub enum Find {
 impl KeySpec {
     /// One key at `begin`.
     pub const fn one(begin: usize, flags: KeyFlags) -> Self {
-        Self { flags, begin, find: Find::Range { last: 0, step: 1 }, notes: None }
+        Self { flags, begin, find: Find::Range { last: 0, step: 1 }, notes: None, flags_for: None }
     }
     /// Keys from `begin` to the end, every `step` arguments.
     pub const fn all_from(begin: usize, step: usize, flags: KeyFlags) -> Self {
-        Self { flags, begin, find: Find::Range { last: -1, step }, notes: None }
+        Self { flags, begin, find: Find::Range { last: -1, step }, notes: None, flags_for: None }
     }
 }
 
@@ -288,6 +290,8 @@ pub struct Command {
     pub tips: &'static [&'static str],
     /// Of a container.
     pub subcommands: &'static [Self],
+    /// To clients it is one command: COMMAND does not show its subcommands, and errors do not tell them apart.
+    pub subcommands_hidden: bool,
 }
 
 impl std::fmt::Debug for Command {
@@ -314,7 +318,13 @@ impl Command {
         syntax: "",
         tips: &[],
         subcommands: &[],
+        subcommands_hidden: false,
     };
+
+    /// The subcommands that clients know of.
+    pub const fn shown_subcommands(&self) -> &'static [Self] {
+        if self.subcommands_hidden { &[] } else { self.subcommands }
+    }
 
     /// Whether `count` arguments, the name included, are as many as it takes.
     #[inline]

@@ -3,10 +3,12 @@
 use crate::args::Args;
 use crate::command::KeyRange;
 use crate::command_stats::CommandStats;
+use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::journal::{Journal, LogPart};
-use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Millis, NewValue};
+use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Lfu, Millis, NewValue};
 use crate::latency_monitor::LatencyPart;
+use crate::memory::ShardMemory;
 use crate::monitor::Watchers;
 use crate::pause::Pause;
 use crate::session::{Client, CloseWhen, SessionId, Sessions};
@@ -15,6 +17,7 @@ use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::Timing;
 use corelane_resp::{Mark, Reply};
+use std::collections::VecDeque;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014): enough for RANDOMKEY and sampling, and deterministic.
 #[derive(Clone, Debug)]
@@ -37,12 +40,14 @@ impl Rng {
 }
 
 /// What a command asks of the process around the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostRequest {
     /// Block this shard for so many microseconds (DEBUG SLEEP).
     SleepUs(u64),
     /// End the server (SHUTDOWN).
     Shutdown,
+    /// Write a line to the log (DEBUG LOG).
+    Log(String),
 }
 
 /// What a command wants done to connections of its shard.
@@ -52,6 +57,13 @@ pub enum Order {
     Close(SessionId, CloseWhen),
     /// Show it all commands from its next reply on.
     Monitor(SessionId),
+    /// End what it waits for.
+    Unblock {
+        /// The connection.
+        id: SessionId,
+        /// With an error, and not as if its time were up.
+        failed: bool,
+    },
 }
 
 /// The data of one shard, and what its commands need beside it.
@@ -76,12 +88,26 @@ pub struct Shard {
     pub pause: Pause,
     /// What commands want done to connections.
     pub orders: Vec<Order>,
-    /// What a command has asked of the process.
-    pub host_request: Option<HostRequest>,
     /// How long commands take here.
     pub timing: Timing,
     /// The logs of all shards, where this one keeps them.
     pub journal: Journal,
+    /// The most memory that was in use here, in bytes, as far as was looked.
+    pub memory_peak: u64,
+    /// What commands have asked of the process.
+    pub host_requests: VecDeque<HostRequest>,
+}
+
+impl Shard {
+    /// To be called when `settings` have been changed: brings what follows from them up to date.
+    pub fn apply_settings(&mut self) {
+        let settings = &self.settings;
+        let lfu = settings.maxmemory_policy.is_lfu().then_some(Lfu {
+            log_factor: settings.lfu_log_factor,
+            decay_minutes: settings.lfu_decay_time_minutes,
+        });
+        self.keyspace.access.set_lfu(lfu);
+    }
 }
 
 /// The keys of a command that a handler is to handle, as indices into its arguments.
@@ -130,6 +156,10 @@ pub enum Payload {
     None,
     /// What a key holds.
     Value(Detached),
+    /// A digest of a shard's data.
+    Digest(Box<DatasetDigest>),
+    /// What memory a shard uses.
+    Memory(Box<ShardMemory>),
     /// What a shard says of itself, for INFO.
     Report(Box<ShardReport>),
     /// What its commands cost.
@@ -290,10 +320,11 @@ impl Ctx<'_> {
     /// The same, and is an access whatever the client wants.
     #[inline]
     pub fn access(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
-        let now_s = self.now / 1000;
-        let mut entry = self.peek(key)?;
-        entry.touch(now_s);
-        Some(entry)
+        let Shard { keyspace, stats, .. } = &mut *self.shard;
+        let entry = keyspace.find_to_use(self.db, key, self.now);
+        stats.hits += u64::from(entry.is_some());
+        stats.misses += u64::from(entry.is_none());
+        entry
     }
 
     /// The entry of a key, for looking at it from outside: counts a hit or a miss, but is no access.

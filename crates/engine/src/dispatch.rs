@@ -234,7 +234,7 @@ impl Core {
 
     /// Writes a reply that is known now to where it belongs: the output, or behind replies still owed; or nowhere, if the
     /// client wants none. A command may change that with effect on its own reply. An error is counted.
-    fn answer(
+    pub(crate) fn answer(
         &mut self,
         session: &mut Session,
         write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
@@ -296,7 +296,7 @@ impl Core {
         }
         let (id_in_table, command, container) = match self.table.find(args) {
             Lookup::Command(id, command) => (id, command, None),
-            Lookup::Subcommand(id, container, command) => (id, command, Some(container.name)),
+            Lookup::Subcommand(id, container, command) => (id, command, Some(container)),
             Lookup::Refused(id, error) => {
                 self.running = id;
                 return self.refuse(session, error);
@@ -314,7 +314,8 @@ impl Core {
         self.count(session, 1);
         session.client.last_command = match container {
             None => (command.name, None),
-            Some(container) => (container, Some(command.name)),
+            Some(container) if container.subcommands_hidden => (container.name, None),
+            Some(container) => (container.name, Some(command.name)),
         };
         if self.shard.watchers.any() | self.shard.pause.is_set() {
             self.run_watched(peers, session, id, command, args, now);
@@ -394,9 +395,13 @@ impl Core {
         }
         let owner = match command.plan {
             Plan::Session(handler) => {
-                return self.answer_command(session, run, |shard, client, reply| {
+                self.answer_command(session, run, |shard, client, reply| {
                     handler(&mut SessionCtx { client, shard, now }, args, reply)
                 });
+                if let Some(until) = session.client.wait.as_ref().and_then(|wait| wait.until) {
+                    self.waits.add(until, id);
+                }
+                return;
             }
             Plan::OneShard(_) => match command.keys {
                 [spec, ..] if spec.begin < args.len() => shard_of(&self.shard, args.at(spec.begin)),

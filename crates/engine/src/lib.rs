@@ -10,6 +10,7 @@ mod command_stats;
 mod commands;
 mod coordinator;
 mod ctx;
+mod digest;
 mod dispatch;
 mod errors;
 mod execute;
@@ -20,6 +21,7 @@ mod intents;
 mod journal;
 mod keyspace;
 mod latency_monitor;
+mod memory;
 mod message;
 mod modes;
 mod monitor;
@@ -32,6 +34,7 @@ mod settings;
 mod slot;
 mod stats;
 mod timing;
+mod waits;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{
@@ -50,16 +53,18 @@ pub use histogram::Histogram;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
 pub use journal::{Journal, LogEntry, LogKind, LogPart, Note};
 pub use keyspace::{
-    DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Millis, NewValue, ScanPosition, Value,
+    Access, AccessPolicy, DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Lfu, Millis,
+    NewValue, ScanPosition, StringForm, Value,
 };
 pub use latency_monitor::LatencyPart;
+pub use memory::{DbMemory, ServerMemory, ShardMemory};
 pub use message::Batch;
 pub use modes::Modes;
 pub use monitor::Watchers;
 pub use node::{Faults, Node, NodeConfig};
 pub use pause::Pause;
-pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions};
-pub use settings::{Observation, Settings};
+pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions, Wait};
+pub use settings::{Allocator, MaxmemoryPolicy, Observation, Settings};
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
 pub use timing::{Ticks, Timing};

@@ -20,6 +20,7 @@ use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::{Ticks, Timing};
+use crate::waits::Waits;
 use corelane_resp::{Limits, Reply};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -100,6 +101,8 @@ pub(crate) struct Core {
     pub(crate) ahead: Ahead,
     /// Scratch: hashes of its keys.
     pub(crate) hashes: Vec<u64>,
+    /// When blocked sessions are to be answered.
+    pub(crate) waits: Waits,
     /// The command being run, for the report of a panic.
     pub(crate) current: Option<&'static str>,
     /// Where it stands in the table.
@@ -114,7 +117,7 @@ impl Node {
     pub fn new(config: NodeConfig) -> Self {
         let limits = Limits { bulk_len_max: config.settings.proto_max_bulk_len, ..Limits::default() };
         let hasher = KeyHasher::new(config.seed);
-        let shard = Shard {
+        let mut shard = Shard {
             me: config.me,
             slots: SlotMap::new(config.shards),
             keyspace: Keyspace::new(config.settings.databases, hasher),
@@ -127,8 +130,10 @@ impl Node {
             watchers: Watchers::new(config.shards),
             pause: Pause::default(),
             orders: Vec::new(),
-            host_request: None,
+            memory_peak: 0,
+            host_requests: VecDeque::new(),
         };
+        shard.apply_settings();
         let core = Core {
             shard,
             table: CommandTable::new(),
@@ -146,6 +151,7 @@ impl Node {
             scratch: Reply::default(),
             ahead: Ahead::default(),
             hashes: Vec::new(),
+            waits: Waits::default(),
             current: None,
             running: CommandId::default(),
             request_bytes: 0,
@@ -276,6 +282,7 @@ impl Node {
         more |= self.core.shard.keyspace.free_some(FREE_BUDGET);
         self.release_withheld(now);
         more |= self.release_paused(now);
+        self.end_waits(now);
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);
@@ -322,7 +329,10 @@ impl Node {
     pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
         let withheld = (!self.core.withheld.is_empty()).then_some(now + 1);
         let pause = self.core.shard.pause.deadline();
-        [self.core.shard.keyspace.next_expiry(now), withheld, pause].into_iter().flatten().min()
+        [self.core.shard.keyspace.next_expiry(now), withheld, pause, self.core.waits.next()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The command being run; for the report of a panic.
@@ -345,9 +355,9 @@ impl Node {
         self.sessions.len()
     }
 
-    /// What a command has asked of the process since the last call.
+    /// What commands have asked of the process, one after the other.
     pub fn request(&mut self) -> Option<HostRequest> {
-        self.core.shard.host_request.take()
+        self.core.shard.host_requests.pop_front()
     }
 
     /// Handles messages of this shard to itself, and lets sessions go on that can, until there is nothing left; of commands
@@ -380,16 +390,17 @@ impl Node {
     /// Does to connections what a command has asked for.
     pub(crate) fn obey(&mut self) {
         for order in std::mem::take(&mut self.core.shard.orders) {
-            let (Order::Close(id, _) | Order::Monitor(id)) = order;
-            let Some(session) = self.sessions.get_mut(id) else { continue };
             match order {
-                Order::Close(_, when) => {
+                Order::Unblock { id, failed } => self.unblock(id, failed),
+                Order::Close(id, when) => {
+                    let Some(session) = self.sessions.get_mut(id) else { continue };
                     if session.client.close != Some(CloseWhen::Now) {
                         session.client.close = Some(when);
                     }
                     self.core.after_change(session, id);
                 }
-                Order::Monitor(_) => {
+                Order::Monitor(id) => {
+                    let Some(session) = self.sessions.get_mut(id) else { continue };
                     session.client.modes.set(Modes::MONITOR_SOON, true);
                     self.monitors.push(id);
                 }

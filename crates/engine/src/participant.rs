@@ -5,7 +5,7 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::{Command, Merge, Plan, Scope};
-use crate::ctx::{Ctx, KeySelection, PartResult, Payload};
+use crate::ctx::{Ctx, KeySelection, PartResult};
 use crate::execute::{PartRun, run_part, run_whole};
 use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
 use crate::journal::Ended;
@@ -40,8 +40,18 @@ struct Held {
 /// A part that is run in steps.
 struct Job {
     tx: TxId,
+    /// Of a part that writes.
+    stage: Option<Stage>,
     result: PartResult,
     resume: u64,
+}
+
+/// What a coordinator asks to be run.
+#[derive(Clone, Copy)]
+struct Stage {
+    number: u8,
+    key: Option<u32>,
+    last: bool,
 }
 
 /// The participant's state of one shard.
@@ -112,7 +122,8 @@ impl Node {
         match message {
             TxMessage::Lock(request) => self.on_lock(request, now),
             TxMessage::Run { tx, stage, key, payload, last } => {
-                self.on_run(tx, stage, key, payload, last, now)
+                let stage = Stage { number: stage, key, last };
+                self.run_stage(tx, stage, PartResult { payload, ..PartResult::default() }, 0, now);
             }
             TxMessage::Release(tx) => self.on_release(tx),
             TxMessage::Granted(tx, result) => self.on_granted(from, tx, result, now),
@@ -189,7 +200,7 @@ impl Node {
             now,
             keys: KeySelection::List(&request.keys),
             stage: 0,
-            payload: Payload::None,
+            payload: std::mem::take(&mut result.payload),
             resume,
             elements: 0,
         };
@@ -199,7 +210,7 @@ impl Node {
         let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), result);
         result.ns += self.core.shard.timing.lap();
         if let Some(resume) = again {
-            self.participant.jobs.push_back(Job { tx, result, resume });
+            self.participant.jobs.push_back(Job { tx, stage: None, result, resume });
             return;
         }
         result.keys.clone_from(&request.keys);
@@ -212,12 +223,15 @@ impl Node {
     /// Goes on with one part that is run in steps; true if any is left.
     pub(crate) fn step_job(&mut self, now: Millis) -> bool {
         if let Some(job) = self.participant.jobs.pop_front() {
-            self.run_reading_part(job.tx, job.result, job.resume, now);
+            match job.stage {
+                None => self.run_reading_part(job.tx, job.result, job.resume, now),
+                Some(stage) => self.run_stage(job.tx, stage, job.result, job.resume, now),
+            }
         }
         self.participant.has_jobs()
     }
 
-    fn on_run(&mut self, tx: TxId, stage: u8, key: Option<u32>, payload: Payload, last: bool, now: Millis) {
+    fn run_stage(&mut self, tx: TxId, stage: Stage, mut result: PartResult, resume: u64, now: Millis) {
         let Some(held) = self.participant.held.get(&tx) else { return };
         let request = &held.request;
         let (run, merge): (_, Option<Merge>) = match request.command.plan {
@@ -225,7 +239,7 @@ impl Node {
             Plan::Staged { write, .. } => (write, None),
             _ => unreachable!("only these plans are run in stages"),
         };
-        let one = key.map(|key| [key]);
+        let one = stage.key.map(|key| [key]);
         let keys = one.as_ref().map_or(&request.keys[..], |one| &one[..]);
         let ctx = Ctx {
             shard: &mut self.core.shard,
@@ -234,21 +248,24 @@ impl Node {
             db: request.db.into(),
             now,
             keys: KeySelection::List(keys),
-            stage,
-            payload,
-            resume: 0,
+            stage: stage.number,
+            payload: std::mem::take(&mut result.payload),
+            resume,
             elements: 0,
         };
         self.core.current = Some(request.command.name);
+        result.reply.set_proto(request.proto);
         ctx.shard.keyspace.no_touch = request.no_touch;
-        let empty = PartResult { reply: Reply::new(request.proto), ..PartResult::default() };
         ctx.shard.timing.begin();
-        let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), empty);
+        let PartRun { mut result, again } = run_part(ctx, run, merge, request.args.args(), result);
         result.ns += self.core.shard.timing.lap();
-        assert!(again.is_none(), "writing parts are not run in steps");
+        if let Some(resume) = again {
+            self.participant.jobs.push_back(Job { tx, stage: Some(stage), result, resume });
+            return;
+        }
         result.keys = keys.to_vec();
         self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
-        if last {
+        if stage.last {
             self.on_release(tx);
         }
     }

@@ -117,6 +117,17 @@ pub struct Client {
     pub modes: Modes,
     /// Set by QUIT, CLIENT KILL and errors after which the connection makes no sense.
     pub close: Option<CloseWhen>,
+    /// Set by a command that blocks; no other is run before it is taken away.
+    pub wait: Option<Box<Wait>>,
+}
+
+/// What a client that is blocked waits for.
+#[derive(Debug)]
+pub struct Wait {
+    /// When it is given up; `None` for never.
+    pub until: Option<Millis>,
+    /// Writes the reply that is due then.
+    pub give_up: fn(&mut Reply),
 }
 
 /// What CLIENT PAUSE does to a connection.
@@ -293,6 +304,7 @@ impl Session {
             && self.pause != PauseState::Paused
             && (self.blocked.is_none() || self.order.is_empty())
             && self.client.close.is_none()
+            && self.client.wait.is_none()
             && (self.order.is_empty() || self.order.len() < OWED_MAX && self.owed_len <= OWED_LEN_MAX)
             && self.output_len() + self.order.held_len() <= output_backlog_max
     }
@@ -466,6 +478,7 @@ impl Sessions {
             commands: 0,
             modes: Modes::NONE,
             close: None,
+            wait: None,
         };
         let idx = self.slab.insert((self.generation, Session::new(client))) as u32;
         SessionId { idx, generation: self.generation }

@@ -27,6 +27,94 @@ pub struct Settings {
     pub maxclients: u32,
     /// From where on commands are logged.
     pub observation: Observation,
+    /// Which keys are to go when memory is short, and so what is kept of accesses (`maxmemory-policy`).
+    pub maxmemory_policy: MaxmemoryPolicy,
+    /// The process's allocator.
+    pub allocator: Allocator,
+    /// How slowly the counters of an LFU policy grow (`lfu-log-factor`).
+    pub lfu_log_factor: u32,
+    /// Minutes without an access that take one off a counter; 0 for never (`lfu-decay-time`).
+    pub lfu_decay_time_minutes: u32,
+}
+
+/// The process's allocator, as MEMORY and INFO ask it. The functions may take milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocator {
+    /// What it is called.
+    pub name: &'static str,
+    /// Gives memory that the calling thread does not use back to the system.
+    pub purge: fn(),
+    /// What it tells of itself, for people.
+    pub statistics: fn() -> String,
+    /// Bytes it has from the system; 0 where it does not say.
+    pub committed_bytes: fn() -> u64,
+}
+
+impl Default for Allocator {
+    /// One that nothing is known of.
+    fn default() -> Self {
+        Self {
+            name: "unknown",
+            purge: || {},
+            statistics: || "Stats not supported for the current allocator".to_owned(),
+            committed_bytes: || 0,
+        }
+    }
+}
+
+/// Redis's policies of eviction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MaxmemoryPolicy {
+    /// None goes.
+    #[default]
+    Noeviction,
+    /// The least recently used of those with a deadline.
+    VolatileLru,
+    /// The least recently used.
+    AllkeysLru,
+    /// The least often used of those with a deadline.
+    VolatileLfu,
+    /// The least often used.
+    AllkeysLfu,
+    /// Any with a deadline.
+    VolatileRandom,
+    /// Any.
+    AllkeysRandom,
+    /// Those whose deadline is next.
+    VolatileTtl,
+}
+
+impl MaxmemoryPolicy {
+    /// All of them, in the order in which Redis lists them.
+    pub const ALL: [Self; 8] = [
+        Self::VolatileLru,
+        Self::VolatileLfu,
+        Self::VolatileRandom,
+        Self::VolatileTtl,
+        Self::AllkeysLru,
+        Self::AllkeysLfu,
+        Self::AllkeysRandom,
+        Self::Noeviction,
+    ];
+
+    /// Its name in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Noeviction => "noeviction",
+            Self::VolatileLru => "volatile-lru",
+            Self::AllkeysLru => "allkeys-lru",
+            Self::VolatileLfu => "volatile-lfu",
+            Self::AllkeysLfu => "allkeys-lfu",
+            Self::VolatileRandom => "volatile-random",
+            Self::AllkeysRandom => "allkeys-random",
+            Self::VolatileTtl => "volatile-ttl",
+        }
+    }
+
+    /// Whether accesses are counted.
+    pub const fn is_lfu(self) -> bool {
+        matches!(self, Self::VolatileLfu | Self::AllkeysLfu)
+    }
 }
 
 impl Default for Settings {
@@ -43,6 +131,10 @@ impl Default for Settings {
             port: 6379,
             started_ms: 0,
             maxclients: 10_000,
+            allocator: Allocator::default(),
+            maxmemory_policy: MaxmemoryPolicy::default(),
+            lfu_log_factor: 10,
+            lfu_decay_time_minutes: 1,
             observation: Observation::default(),
         }
     }

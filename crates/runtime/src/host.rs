@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::allocator;
 use crate::listen::{Accept, ListenError, Listeners, listen};
 use crate::notify::ServiceManager;
 use crate::options::ServerOptions;
@@ -61,6 +62,7 @@ impl Host {
         let mut settings = options.settings(shards, found.maxclients);
         settings.server_info = server_info();
         settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
+        settings.allocator = allocator::in_use();
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
         let plan = ServerPlan {

@@ -38,6 +38,8 @@ pub mod server;
 pub mod clock;
 
 #[cfg(not(loom))]
+mod allocator;
+#[cfg(not(loom))]
 mod ticks;
 
 #[cfg(not(loom))]
@@ -51,6 +53,8 @@ mod net;
 #[cfg(not(loom))]
 mod ring;
 
+#[cfg(not(loom))]
+pub use allocator::use_allocator;
 #[cfg(not(loom))]
 pub use host::serve;
 #[cfg(not(loom))]

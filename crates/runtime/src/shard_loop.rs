@@ -193,10 +193,12 @@ impl ShardLoop {
         stats.ring_completions += completed - self.traffic_seen.1;
         self.traffic_seen = (submitted, completed);
         self.meter.end(stats);
-        match self.node.request() {
-            None => {}
-            Some(HostRequest::SleepUs(us)) => std::thread::sleep(Duration::from_micros(us)),
-            Some(HostRequest::Shutdown) => self.mesh.stop_all(),
+        while let Some(request) = self.node.request() {
+            match request {
+                HostRequest::SleepUs(us) => std::thread::sleep(Duration::from_micros(us)),
+                HostRequest::Shutdown => self.mesh.stop_all(),
+                HostRequest::Log(line) => eprintln!("{line}"),
+            }
         }
     }
 

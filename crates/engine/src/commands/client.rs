@@ -1,6 +1,6 @@
 //! CLIENT: the records of its subcommands, and those that are about who a connection is.
 
-use super::client_kill::{check_kill, kill, merge_kill, unblock};
+use super::client_kill::{check_kill, check_unblock, kill, merge_kill, unblock};
 use super::client_list::{check_filters, info, list, merge_list};
 use super::client_modes::{capa, get_redir, no_evict, no_touch, reply_mode, tracking_info};
 use super::client_pause::{check_pause, pause, unpause};
@@ -119,7 +119,14 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "5.0.0",
             complexity: "O(1)",
             syntax: "client-id [TIMEOUT | ERROR]",
-            ..of_connection("unblock", -3, Plan::Session(unblock), "Ends the wait of a blocked client.")
+            scope: Scope::Nothing,
+            check: Some(check_unblock),
+            ..of_connection(
+                "unblock",
+                -3,
+                Plan::EachShard { part: unblock, merge: Merge::Sum },
+                "Ends the wait of a blocked client.",
+            )
         },
         Command {
             since: "6.0.0",

@@ -3,7 +3,7 @@
 use super::client_filter::Filters;
 use crate::args::Args;
 use crate::command::Flow;
-use crate::ctx::{Ctx, Order, PartResult, SessionCtx};
+use crate::ctx::{Ctx, Order, PartResult};
 use crate::errors::Error;
 use crate::session::CloseWhen;
 use crate::settings::Settings;
@@ -49,14 +49,25 @@ pub(super) fn merge_kill(parts: &[PartResult], args: Args<'_>, reply: &mut Reply
     }
 }
 
-/// No command blocks its client yet, so there is never a client to unblock.
-pub(super) fn unblock(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+pub(super) fn check_unblock(args: Args<'_>, _: &Settings) -> Result<(), Error> {
     if args.len() > 3 && !args.is(3, "TIMEOUT") && !args.is(3, "ERROR") {
         return Err(Error::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
-    args.int(2)?;
-    reply.int(0);
-    Ok(())
+    args.int(2).map(drop)
+}
+
+/// Ends the wait of one client, if it is on this shard and blocked; answers 1 then.
+pub(super) fn unblock(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let wanted = args.int(2)?;
+    let failed = args.len() > 3 && args.is(3, "ERROR");
+    let mut sessions = ctx.sessions.into_iter().flat_map(|sessions| sessions.iter_ids());
+    let found =
+        sessions.find(|(_, session)| session.client.id as i64 == wanted && session.client.wait.is_some());
+    if let Some((id, _)) = found {
+        ctx.shard.orders.push(Order::Unblock { id, failed });
+    }
+    reply.int(found.is_some().into());
+    Ok(Flow::Done)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(super) fn flags(session: &Session) -> String {
 fn flags_of(client: &Client, pause: PauseState) -> String {
     let letters = [
         ('O', client.modes.has(Modes::MONITOR)),
-        ('b', pause != PauseState::Running),
+        ('b', pause != PauseState::Running || client.wait.is_some()),
         ('c', client.close == Some(CloseWhen::AfterOutput)),
         ('A', client.close == Some(CloseWhen::Now)),
         ('U', client.peer.unix),

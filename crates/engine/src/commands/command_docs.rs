@@ -23,7 +23,7 @@ struct Argument {
 pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     reply.bulk(name.as_bytes());
     let arguments = parse(command.syntax);
-    let (has_arguments, has_subcommands) = (!arguments.is_empty(), !command.subcommands.is_empty());
+    let (has_arguments, has_subcommands) = (!arguments.is_empty(), !command.shown_subcommands().is_empty());
     reply.map(4 + usize::from(has_arguments) + usize::from(has_subcommands));
     let fields = [
         ("summary", command.summary),
@@ -41,8 +41,8 @@ pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     }
     if has_subcommands {
         reply.bulk(b"subcommands");
-        reply.map(command.subcommands.len());
-        for sub in command.subcommands {
+        reply.map(command.shown_subcommands().len());
+        for sub in command.shown_subcommands() {
             write(&format!("{name}|{}", sub.name), sub, reply);
         }
     }
@@ -61,8 +61,8 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "end" | "offset" | "count"
         | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
-        | "min-match-len" | "client-id" | "not-client-id" | "not-db" | "maxage" | "idle" | "protover"
-        | "timeout" => "integer",
+        | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id" | "not-client-id"
+        | "not-db" | "maxage" | "idle" | "protover" => "integer",
         _ => "string",
     }
 }

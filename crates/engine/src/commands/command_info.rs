@@ -1,8 +1,8 @@
 //! COMMAND: what the command table says, as clients ask for it.
 
-use super::command_docs;
+use super::{command_docs, help};
 use crate::args::Args;
-use crate::command::{Command, Find, Flags, KeySpec, Plan};
+use crate::command::{Command, Find, Flags, KeyRange, KeySpec, Plan};
 use crate::commands::all;
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
@@ -62,6 +62,20 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             ..Command::DEFAULT
         },
         Command {
+            name: "getkeysandflags",
+            arity: -3,
+            flags: QUIET,
+            plan: Plan::Session(get_keys_and_flags),
+            since: "7.0.0",
+            group: "server",
+            categories: &["@connection"],
+            summary: "Extracts the keys and what happens to them from a full command.",
+            complexity: "O(N) where N is the number of arguments",
+            syntax: "command [arg ...]",
+            ..Command::DEFAULT
+        },
+        Command { categories: &["@connection"], ..help::record(show_help, "5.0.0", "server") },
+        Command {
             name: "info",
             arity: -2,
             flags: QUIET,
@@ -101,8 +115,10 @@ pub(super) fn by_full_name(name: &[u8]) -> Option<(String, &'static Command)> {
     match (words.next(), words.next()) {
         (None, _) => Some((command.name.to_owned(), command)),
         (Some(second), None) => {
-            let sub =
-                command.subcommands.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(second))?;
+            let sub = command
+                .shown_subcommands()
+                .iter()
+                .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(second))?;
             Some((format!("{}|{}", command.name, sub.name), sub))
         }
         _ => None,
@@ -168,7 +184,8 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
     };
     let names: Vec<String> = all()
         .flat_map(|command| {
-            let subs = command.subcommands.iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
+            let subs =
+                command.shown_subcommands().iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
             std::iter::once((command.name.to_owned(), command)).chain(subs)
         })
         .filter(|(name, command)| filter(name, command))
@@ -181,8 +198,59 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
     Ok(())
 }
 
+const HELP: &[&str] = &[
+    "(no subcommand)",
+    "    Return details about all commands.",
+    "COUNT",
+    "    Return the total number of commands in this server.",
+    "LIST",
+    "    Return a list of all commands in this server.",
+    "INFO [<command-name> ...]",
+    "    Return details about multiple commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "DOCS [<command-name> ...]",
+    "    Return documentation details about multiple commands.",
+    "    If no command names are given, documentation details for all",
+    "    commands are returned.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys and the access flags from a full command.",
+];
+
+fn show_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    help::write(HELP, args, reply);
+    Ok(())
+}
+
 fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
+    let (_, range) = keys_of(inner)?;
+    reply.array(range.count);
+    for idx in range.indices() {
+        reply.bulk(inner.get(idx).unwrap_or_default());
+    }
+    Ok(())
+}
+
+fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let inner = args.skip(2);
+    let (command, range) = keys_of(inner)?;
+    reply.array(range.count);
+    for (number, idx) in range.indices().enumerate() {
+        reply.array(2);
+        reply.bulk(inner.get(idx).unwrap_or_default());
+        // Several specifications name one key each.
+        let spec = &command.keys[number.min(command.keys.len() - 1)];
+        let flags = spec.flags_for.map_or(spec.flags, |flags_for| flags_for(inner));
+        write_words(flags.names(), reply);
+    }
+    Ok(())
+}
+
+/// The command that the arguments make, and where its keys are.
+fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
     let command = lookup(inner).ok_or(Error::text("ERR Invalid command specified"))?;
     if command.keys.is_empty() {
         return Err(Error::text("ERR The command has no key arguments"));
@@ -194,18 +262,14 @@ fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result
         .key_range(inner)
         .filter(|range| range.count > 0)
         .ok_or(Error::text("ERR Invalid arguments specified for command"))?;
-    reply.array(range.count);
-    for idx in range.indices() {
-        reply.bulk(inner.get(idx).unwrap_or_default());
-    }
-    Ok(())
+    Ok((command, range))
 }
 
 /// The command or subcommand that these arguments name, however many they are; a container alone is itself.
 fn lookup(args: Args<'_>) -> Option<&'static Command> {
     let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(args.at(0)))?;
     match args.get(1) {
-        Some(_) if !command.subcommands.is_empty() => super::subcommand(command, args),
+        Some(_) if !command.shown_subcommands().is_empty() => super::subcommand(command, args),
         _ => Some(command),
     }
 }
@@ -248,7 +312,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     found.push(if command.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
     found.extend(match command.group {
         "string" => Some("@string"),
-        "connection" if command.subcommands.is_empty() => Some("@connection"),
+        "connection" if command.shown_subcommands().is_empty() => Some("@connection"),
         _ => None,
     });
     ORDER.iter().filter(|name| found.contains(name)).copied().collect()
@@ -287,8 +351,8 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     for spec in command.keys {
         describe_keys(spec, reply);
     }
-    reply.array(command.subcommands.len());
-    for sub in command.subcommands {
+    reply.array(command.shown_subcommands().len());
+    for sub in command.shown_subcommands() {
         describe(&format!("{name}|{}", sub.name), sub, reply);
     }
 }

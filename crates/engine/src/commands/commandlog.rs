@@ -2,6 +2,7 @@
 //!
 //! Each shard keeps what its clients did (`journal`); all are asked, and their logs become one.
 
+use super::help;
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, Merge, MergeFn, Plan, Scope};
 use crate::ctx::{Ctx, PartResult, Payload, SessionCtx};
@@ -18,24 +19,6 @@ pub(super) const OPERATOR: Flags = Flags::ADMIN.with(Flags::LOADING).with(Flags:
 /// A subcommand for operators.
 pub(super) const fn for_operators(name: &'static str, arity: i16, plan: Plan) -> Command {
     Command { name, arity, flags: OPERATOR, plan, scope: Scope::Nothing, group: "server", ..Command::DEFAULT }
-}
-
-/// Writes what HELP says of a container's subcommands.
-pub(super) fn write_help(lines: &[&str], args: Args<'_>, reply: &mut Reply) {
-    let name = String::from_utf8_lossy(args.at(0)).to_uppercase();
-    reply.array(lines.len() + 3);
-    reply.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
-    for line in lines.iter().chain(&["HELP", "    Print this help."]) {
-        reply.simple(line);
-    }
-}
-
-/// As Valkey refuses a subcommand that it knows, but not with these arguments.
-pub(super) fn wrong_arguments(args: Args<'_>) -> Error {
-    let name = String::from_utf8_lossy(args.at(0)).to_uppercase();
-    let word = args.at(1);
-    let before = "ERR unknown subcommand or wrong number of arguments for '";
-    Error::echo(before, &word[..word.len().min(128)], &format!("'. Try {name} HELP."))
 }
 
 const GET_TIPS: &[&str] = &["request_policy:all_nodes", "nondeterministic_output"];
@@ -160,7 +143,7 @@ fn kind(args: Args<'_>) -> Result<LogKind, Error> {
 
 fn check_slowlog_get(args: Args<'_>, _: &Settings) -> Result<(), Error> {
     if args.len() > 3 {
-        return Err(wrong_arguments(args));
+        return Err(super::subcommand_syntax_error(args));
     }
     count(args).map(|_| ())
 }
@@ -231,7 +214,7 @@ fn slowlog_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Re
         "RESET",
         "    Reset the slowlog.",
     ];
-    write_help(LINES, args, reply);
+    help::write(LINES, args, reply);
     Ok(())
 }
 
@@ -251,7 +234,7 @@ fn commandlog_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) ->
         "RESET <type>",
         "    Reset the specified type of commandlog.",
     ];
-    write_help(LINES, args, reply);
+    help::write(LINES, args, reply);
     Ok(())
 }
 

@@ -1,8 +1,9 @@
-//! HELP of the containers: usage and summary of their subcommands, from the records.
+//! HELP of the containers: in Valkey's words where we have all of its subcommands, otherwise usage and summary of ours, from
+//! the records.
 
 use super::all;
 use crate::args::Args;
-use crate::command::{Command, Flags, Plan};
+use crate::command::{Command, Flags, Plan, SessionHandler};
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
 use corelane_resp::Reply;
@@ -39,6 +40,30 @@ fn lines(container: &Command) -> Vec<String> {
     }
     lines.extend(["HELP".to_owned(), "    Print this help.".to_owned()]);
     lines
+}
+
+/// The record of a HELP with a text of its own.
+pub(super) const fn record(run: SessionHandler, since: &'static str, group: &'static str) -> Command {
+    Command {
+        name: "help",
+        arity: 2,
+        flags: Flags::LOADING.with(Flags::STALE),
+        plan: Plan::Session(run),
+        since,
+        group,
+        summary: "Returns helpful text about the different subcommands.",
+        ..Command::DEFAULT
+    }
+}
+
+/// Writes the lines between a heading with the command's name and what HELP says of itself.
+pub(super) fn write(lines: &[&str], args: Args<'_>, reply: &mut Reply) {
+    let name = String::from_utf8_lossy(args.at(0)).to_uppercase();
+    reply.array(lines.len() + 3);
+    reply.simple(&format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"));
+    for line in lines.iter().chain(&["HELP", "    Print this help."]) {
+        reply.simple(line);
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! The events that exist here are `command`, `fast-command` (of commands flagged so) and `expire-cycle`. Each shard keeps
 //! what happened on it; all are asked, and what they tell becomes one.
 
-use super::commandlog::{OPERATOR, for_operators, write_help};
+use super::commandlog::{OPERATOR, for_operators};
+use super::help;
 use super::{latency_report, numbered};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, MergeFn, Plan};
@@ -209,7 +210,7 @@ fn help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
         "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
         "    If no commands are specified then all histograms are replied.",
     ];
-    write_help(LINES, args, reply);
+    help::write(LINES, args, reply);
     Ok(())
 }
 

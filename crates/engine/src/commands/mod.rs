@@ -11,6 +11,7 @@ mod command_info;
 mod commandlog;
 mod connection;
 mod database;
+mod debug;
 mod expire;
 mod generic;
 mod generic_transfer;
@@ -20,10 +21,13 @@ mod info_commands;
 mod latency;
 mod latency_report;
 mod long_double;
+mod memory;
 mod monitor;
 mod object;
+mod replication;
 mod scan;
 mod server;
+mod shutdown;
 mod string;
 mod string_lcs;
 mod string_number;
@@ -52,10 +56,14 @@ static FAMILIES: &[&[Command]] = &[
     monitor::COMMANDS,
     command_info::COMMANDS,
     server::COMMANDS,
+    debug::COMMANDS,
+    replication::COMMANDS,
+    shutdown::COMMANDS,
     info::COMMANDS,
     object::COMMANDS,
     commandlog::COMMANDS,
     latency::COMMANDS,
+    memory::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.
@@ -77,11 +85,12 @@ pub(crate) fn by_index(index: u16) -> &'static Command {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandNumber(pub u16);
 
-/// Every command, each followed by its subcommands: its container, if it has one, and its record.
+/// Every command, each followed by its subcommands, which have a number of their own unless they are hidden: its container, if it
+/// has one, and its record.
 pub(crate) fn numbered() -> impl Iterator<Item = (Option<&'static Command>, &'static Command)> {
     all().flat_map(|command| {
         std::iter::once((None, command))
-            .chain(command.subcommands.iter().map(move |sub| (Some(command), sub)))
+            .chain(command.shown_subcommands().iter().map(move |sub| (Some(command), sub)))
     })
 }
 
@@ -124,7 +133,7 @@ impl CommandTable {
             for (idx, command) in commands.iter().enumerate() {
                 let id = CommandId { index: (family << 8 | idx) as u16, number: CommandNumber(number) };
                 by_name.insert(command.name.as_bytes(), id);
-                number += 1 + command.subcommands.len() as u16;
+                number += 1 + command.shown_subcommands().len() as u16;
             }
         }
         Self { by_name }
@@ -196,16 +205,32 @@ fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> 
         return Lookup::Refused(id, Error::Arity(command.name.into()));
     }
     let Some(place) = subcommand_place(command, args) else {
+        if command.subcommands_hidden {
+            return Lookup::Failed(subcommand_syntax_error(args));
+        }
         let hint = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
         let name = first_bytes(args.at(1), ECHOED_MAX);
         return Lookup::Failed(Error::echo("ERR unknown subcommand '", name, &hint));
     };
     let sub = &command.subcommands[place];
-    let id = CommandId { number: CommandNumber(id.number.0 + 1 + place as u16), ..id };
+    let id = match command.subcommands_hidden {
+        true => id,
+        false => CommandId { number: CommandNumber(id.number.0 + 1 + place as u16), ..id },
+    };
     if sub.accepts(args.len()) {
         return Lookup::Subcommand(id, command, sub);
     }
+    if command.subcommands_hidden {
+        return Lookup::Refused(id, subcommand_syntax_error(args));
+    }
     Lookup::Refused(id, Error::Arity(format!("{}|{}", command.name, sub.name).into()))
+}
+
+/// As Valkey refuses a subcommand that it knows, but not with these arguments, and any that is hidden.
+fn subcommand_syntax_error(args: Args<'_>) -> Error {
+    let name = String::from_utf8_lossy(args.at(0)).to_uppercase();
+    let before = "ERR unknown subcommand or wrong number of arguments for '";
+    Error::echo(before, first_bytes(args.at(1), ECHOED_MAX), &format!("'. Try {name} HELP."))
 }
 
 fn first_bytes(word: &[u8], max: usize) -> &[u8] {

@@ -1,10 +1,11 @@
 //! OBJECT: how a key is stored.
 
+use super::help;
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, SessionCtx};
 use crate::errors::Error;
-use crate::keyspace::Entry;
+use crate::keyspace::{Entry, StringForm};
 use corelane_resp::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::one(2, KeyFlags::RO)];
@@ -39,11 +40,32 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     subcommands: &[
         about_key("encoding", encoding, "2.2.3", "Names the internal form of a value."),
         about_key("freq", freq, "4.0.0", "Tells how often a key is used, under an LFU policy."),
+        Command { categories: &["@keyspace"], ..help::record(object_help, "6.2.0", "generic") },
         about_key("idletime", idle_time, "2.2.3", "Tells the seconds since a key was last used."),
         about_key("refcount", refcount, "2.2.3", "Tells the references to a value."),
     ],
     ..Command::DEFAULT
 }];
+
+const HELP: &[&str] = &[
+    "ENCODING <key>",
+    "    Return the kind of internal representation used in order to store the value",
+    "    associated with a <key>.",
+    "FREQ <key>",
+    "    Return the access frequency index of the <key>. The returned integer is",
+    "    proportional to the logarithm of the recent access frequency of the key.",
+    "IDLETIME <key>",
+    "    Return the idle time of the <key>, that is the approximated number of",
+    "    seconds elapsed since the last access to the key.",
+    "REFCOUNT <key>",
+    "    Return the number of references of the value associated with the specified",
+    "    <key>.",
+];
+
+fn object_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    help::write(HELP, args, reply);
+    Ok(())
+}
 
 /// Redis's name for how a string is held. We hold all of them alike; the names follow Valkey's rules, which clients and
 /// tests look at: a value that is an integer is `int`, one that fits 128 bytes together with its key is `embstr`.
@@ -51,11 +73,10 @@ pub(super) fn encoding_name(entry: &Entry) -> &'static str {
     /// Bytes of Valkey's object header, of its value's header and of two terminators.
     const OBJECT_OVERHEAD: usize = 14;
     let Some(value) = entry.string() else { return "raw" };
-    if entry.is_raw() {
-        return "raw";
-    }
-    if parse_int(value).is_some() {
-        return "int";
+    match entry.form() {
+        StringForm::Raw => return "raw",
+        StringForm::Plain if parse_int(value).is_some() => return "int",
+        StringForm::Plain | StringForm::Text => {}
     }
     let key_header = if entry.key().len() < 32 { 1 } else { 3 };
     let expiry = if entry.expiry().is_some() { 8 } else { 0 };
@@ -73,23 +94,30 @@ fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
 }
 
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let key = ctx.key(args.at(2));
-    if ctx.find(key).is_some() {
-        return Err(Error::text(
-            "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
-             between policies at runtime LRU and LFU data will take some time to adjust.",
-        ));
-    }
-    reply.null();
+    let (key, now) = (ctx.key(args.at(2)), ctx.now);
+    let Some(access) = ctx.find(key).map(|entry| entry.access()) else {
+        reply.null();
+        return Ok(Flow::Done);
+    };
+    let frequency = ctx.shard.keyspace.access.frequency(access, now).ok_or(Error::text(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching \
+         between policies at runtime LRU and LFU data will take some time to adjust.",
+    ))?;
+    reply.int(frequency.into());
     Ok(Flow::Done)
 }
 
 fn idle_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let (key, now_s) = (ctx.key(args.at(2)), ctx.now / 1000);
-    match ctx.find(key) {
-        Some(entry) => reply.int(entry.idle_s(now_s) as i64),
-        None => reply.null(),
-    }
+    let (key, now) = (ctx.key(args.at(2)), ctx.now);
+    let Some(access) = ctx.find(key).map(|entry| entry.access()) else {
+        reply.null();
+        return Ok(Flow::Done);
+    };
+    let idle_s = ctx.shard.keyspace.access.idle_s(access, now).ok_or(Error::text(
+        "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when switching between \
+         policies at runtime LRU and LFU data will take some time to adjust.",
+    ))?;
+    reply.int(idle_s as i64);
     Ok(Flow::Done)
 }
 
@@ -100,4 +128,40 @@ fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
         None => reply.null(),
     }
     Ok(Flow::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::{Bench, check_all};
+    use crate::settings::MaxmemoryPolicy;
+
+    #[test]
+    fn encodings_follow_what_was_done_to_a_string() {
+        check_all(&[
+            ("SET k 10\nOBJECT ENCODING k", "+OK\n\"int\""),
+            ("INCRBYFLOAT k 1\nOBJECT ENCODING k", "\"11\"\n\"embstr\""),
+            ("COPY k c\nRENAME k r\nOBJECT ENCODING c\nOBJECT ENCODING r", ":1\n+OK\n\"embstr\"\n\"embstr\""),
+            ("PERSIST r\nEXPIRE r 100\nOBJECT ENCODING r", ":0\n:1\n\"embstr\""),
+            ("INCR r\nOBJECT ENCODING r", ":12\n\"int\""),
+            ("APPEND r 3\nOBJECT ENCODING r", ":3\n\"raw\""),
+            ("OBJECT ENCODING nokey\nOBJECT REFCOUNT nokey\nOBJECT REFCOUNT r", "nil\nnil\n:1"),
+        ]);
+    }
+
+    #[test]
+    fn frequency_is_told_under_lfu_only_and_idle_time_without() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            bench.run("SET k v");
+            bench.now += 3000;
+            assert_eq!(bench.run("OBJECT IDLETIME k\nOBJECT FREQ nokey"), ":3\nnil");
+            assert!(bench.run("OBJECT FREQ k").starts_with("-ERR An LFU maxmemory policy is not selected"));
+            bench.configure(|settings| settings.maxmemory_policy = MaxmemoryPolicy::AllkeysLfu);
+            assert!(bench.run("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy is selected"));
+            assert_eq!(
+                bench.run("SET new v\nOBJECT FREQ new\nGET new\nOBJECT FREQ new"),
+                "+OK\n:5\n\"v\"\n:6"
+            );
+        }
+    }
 }

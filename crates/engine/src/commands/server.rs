@@ -1,12 +1,10 @@
-//! The server as a whole: configuration, time and debugging.
+//! The server as a whole: configuration and time.
 
-use super::object::encoding_name;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
-use crate::ctx::{Ctx, HostRequest, SessionCtx};
+use crate::ctx::{Ctx, SessionCtx};
 use crate::errors::Error;
 use crate::glob::glob_match;
-use crate::slot::{Slot, slot_of};
 use crate::stats::ShardStats;
 use corelane_resp::Reply;
 
@@ -59,16 +57,6 @@ pub(super) const COMMANDS: &[Command] = &[
         tips: &["nondeterministic_output"],
         ..Command::DEFAULT
     },
-    Command {
-        name: "debug",
-        arity: -2,
-        flags: ADMIN,
-        plan: Plan::Routed { route: debug_route, run: debug },
-        group: "server",
-        summary: "Looks into the server and provokes faults, for tests.",
-        complexity: "Depends on subcommand.",
-        ..Command::DEFAULT
-    },
 ];
 
 fn config_get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
@@ -105,54 +93,5 @@ fn time(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), 
     reply.array(2);
     reply.bulk((ctx.now / 1000).to_string().as_bytes());
     reply.bulk((ctx.now % 1000 * 1000).to_string().as_bytes());
-    Ok(())
-}
-
-/// DEBUG OBJECT runs where its key is, everything else on the first shard.
-fn debug_route(args: Args<'_>) -> Result<Slot, Error> {
-    Ok(match args.get(2) {
-        Some(key) if args.is(1, "OBJECT") => slot_of(key),
-        _ => Slot(0),
-    })
-}
-
-fn debug(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    if args.is(1, "OBJECT") && args.len() == 3 {
-        debug_object(ctx, args, reply)?;
-    } else if args.is(1, "SLEEP") && args.len() == 3 {
-        // Like strtod: what is not a number sleeps for no time.
-        let seconds: f64 =
-            std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        let us = (seconds.clamp(0.0, 1e6) * 1e6) as u64;
-        ctx.shard.host_request = Some(HostRequest::SleepUs(us));
-        ctx.shard.timing.add_us(us);
-        reply.ok();
-    } else if args.is(1, "PANIC") && args.len() == 2 {
-        panic!("DEBUG PANIC asked for this");
-    } else {
-        let before = "ERR unknown subcommand or wrong number of arguments for '";
-        return Err(Error::echo(before, args.at(1), "'. Try DEBUG HELP."));
-    }
-    Ok(Flow::Done)
-}
-
-/// `serializedlength` is that of the plain string in Redis's dump format, without its compression.
-fn debug_object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    let (key, now_s) = (ctx.key(args.at(2)), ctx.now / 1000);
-    let entry = ctx.find(key).ok_or(Error::NoSuchKey)?;
-    let len = entry.string().map_or(0, <[u8]>::len);
-    let length_prefix = match len {
-        0..64 => 1,
-        64..16384 => 2,
-        _ => 5,
-    };
-    let idle = entry.idle_s(now_s);
-    reply.simple(&format!(
-        "Value at:{:p} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{idle}",
-        entry.key().as_ptr(),
-        encoding_name(&entry),
-        len + length_prefix,
-        now_s.wrapping_sub(idle) & 0xFF_FFFF,
-    ));
     Ok(())
 }

@@ -18,6 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         begin: 1,
         find: Find::Range { last: 1, step: 1 },
         notes: None,
+        flags_for: None,
     }],
     plan: Plan::EachShard { part: read, merge: Merge::With(compare) },
     check: Some(|args: Args<'_>, _: &Settings| Options::parse(args).map(|_| ())),

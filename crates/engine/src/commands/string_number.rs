@@ -5,7 +5,7 @@ use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
-use crate::keyspace::NewValue;
+use crate::keyspace::{NewValue, StringForm};
 use corelane_resp::Reply;
 
 const COUNTED: &[KeySpec] = &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))];
@@ -114,6 +114,8 @@ fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<F
     }
     let text = sum.to_string();
     ctx.set(key, NewValue::Slice(text.as_bytes()), expiry);
+    // Valkey keeps even a whole number as text here.
+    ctx.shard.keyspace.set_form(ctx.db, key, StringForm::Text);
     reply.bulk(text.as_bytes());
     Ok(Flow::Done)
 }

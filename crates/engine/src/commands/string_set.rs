@@ -11,6 +11,15 @@ use corelane_resp::Reply;
 
 const GROWING: Flags = Flags::WRITE.with(Flags::DENYOOM);
 const OVERWRITTEN: &[KeySpec] = &[KeySpec::one(1, KeyFlags::OW.with(KeyFlags::UPDATE))];
+
+/// Any word behind the value counts, as in Valkey, which does not parse the options for this.
+fn set_key_flags(args: Args<'_>) -> KeyFlags {
+    if args.iter_from(3).any(|word| word.eq_ignore_ascii_case(b"get")) {
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
+    } else {
+        KeyFlags::OW.with(KeyFlags::UPDATE)
+    }
+}
 const EXPIRY_SYNTAX: &str = "key seconds value";
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -20,6 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: GROWING,
         keys: &[KeySpec {
             notes: Some("RW and ACCESS due to the optional `GET` argument"),
+            flags_for: Some(set_key_flags),
             ..KeySpec::one(
                 1,
                 KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE_FLAGS),
@@ -83,6 +93,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.with(Flags::FAST),
         keys: &[KeySpec {
             notes: Some("RW and UPDATE because it changes the TTL"),
+            flags_for: None,
             ..KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
         }],
         plan: Plan::OneShard(getex),
@@ -101,6 +112,7 @@ pub(super) const COMMANDS: &[Command] = &[
             begin: 1,
             find: Find::Count { count_at: 0, first: 1, step: 2 },
             notes: None,
+            flags_for: None,
         }],
         plan: Plan::Staged { read: count_present, decide: decide_msetex, write: write_msetex },
         check: Some(check_msetex),

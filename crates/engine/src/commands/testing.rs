@@ -61,6 +61,14 @@ impl Bench {
         Self { nodes, client, now }
     }
 
+    /// Changes the settings of all shards.
+    pub(super) fn configure(&mut self, change: impl Fn(&mut Settings)) {
+        for node in &mut self.nodes {
+            change(&mut node.core.shard.settings);
+            node.core.shard.apply_settings();
+        }
+    }
+
     /// Runs a command, or several on lines of their own; words in double quotes may hold spaces or nothing. Replies come as
     /// `+OK`, `-ERR text`, `:5`, `"bulk"`, `nil`, `[array, of]`, `{key: value}`, `~{set}`, `,1.5`, `#t`.
     pub(super) fn run(&mut self, lines: &str) -> String {

@@ -1,6 +1,7 @@
 //! One database of a shard: a table per hash slot, and exact counts. Deadlines are looked after in `expiry`.
 
-use super::entry::Entry;
+use super::access::AccessPolicy;
+use super::entry::{Entry, StringForm};
 use super::table::{Found, Node};
 use super::wheel::Wheel;
 use super::word::{EntryMut, EntryRef};
@@ -151,7 +152,7 @@ impl Db {
         value: NewValue<'_>,
         expiry: Option<Millis>,
         (now, accessed): (Millis, bool),
-        hasher: &KeyHasher,
+        (hasher, access): (&KeyHasher, &mut AccessPolicy),
     ) -> u64 {
         if self.slots.is_empty() {
             self.slots = std::iter::repeat_with(Node::default).take(usize::from(SLOTS)).collect();
@@ -161,14 +162,15 @@ impl Db {
         if let Some(mut entry) = node.find(key.hash, key.bytes) {
             self.counts.change(&mut entry, |entry| entry.set_value_and_expiry(value, expiry));
             if accessed {
-                entry.touch(now / 1000);
+                let used = access.used(entry.access(), now);
+                entry.set_access(used);
             }
             if let Some(at) = expiry {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
         } else {
             let mut entry = Entry::new(key.bytes, value, expiry);
-            entry.touch(now / 1000);
+            entry.set_access(access.fresh(now));
             if let Some(at) = expiry {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
@@ -178,10 +180,10 @@ impl Db {
         if expiry.is_some() { self.sweep_a_little(now, hasher) } else { 0 }
     }
 
-    /// Marks the encoding of a string as raw.
-    pub(super) fn mark_raw(&mut self, key: Key<'_>) {
+    /// Sets the form of a string.
+    pub(super) fn set_form(&mut self, key: Key<'_>, form: StringForm) {
         if let Some(mut entry) = self.find(key) {
-            entry.set_raw();
+            entry.set_form(form);
         }
     }
 

@@ -2,20 +2,23 @@
 //!
 //! ```text
 //!  0      1            4           6             8
-//!  ┌──────┬────────────┬───────────┬─────────────┬──────────┬──────────┬─────────┬─────────┐
-//!  │ tag  │ access     │ key len   │ payload len │ long key │ expiry   │ key     │ payload │
-//!  │ u8   │ u24        │ u16       │ u16         │ u64, opt │ u64, opt │ …       │ …       │
-//!  └──────┴────────────┴───────────┴─────────────┴──────────┴──────────┴─────────┴─────────┘
-//!  tag     bits 0..4 kind of the payload, 4 expiry present, 5 long key, 6 string encoding is raw
-//!  access  when the key was last used, in seconds modulo 2^24
+//!  ┌──────┬────────────┬───────────┬─────────────┬──────────┬──────────┬──────────┬─────────┬─────────┐
+//!  │ tag  │ access     │ key len   │ payload len │ long key │ expiry   │ far      │ key     │ payload │
+//!  │ u8   │ u24        │ u16       │ u16         │ u64, opt │ u64, opt │ u64, opt │ …       │ …       │
+//!  └──────┴────────────┴───────────┴─────────────┴──────────┴──────────┴──────────┴─────────┴─────────┘
+//!  tag     bits 0..3 kind of the payload, 3 string encoding is text, 4 expiry present, 5 long key, 6 string encoding is
+//!          raw, 7 far expiry
+//!  access  when or how often the key was last used (see `access`)
 //!  long    the key's length where it does not fit 16 bits
 //!  expiry  bits 0..48 Unix time in ms, 48..64 the timing wheel's hint (see `wheel`)
+//!  far     the whole of a deadline that does not fit 48 bits (behind the year 10889)
 //!  payload Kind::Inline: the string itself, shorter than INLINE_MAX; Kind::Boxed: the address of a `Box<Value>`
 //! ```
 //!
 //! A 16-byte key with a 64-byte string costs 88 bytes: 8 beyond key and value, 16 with a TTL. This module knows
 //! nothing of tables, time or commands.
 
+use super::access::Access;
 use super::value::{Detached, Value};
 use bytes::Bytes;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -23,17 +26,19 @@ use std::ptr::NonNull;
 
 /// Strings of this many bytes and more live in an allocation of their own, so that replies can share them.
 pub(super) const INLINE_MAX: usize = 16 * 1024;
-/// The latest deadline an entry can hold, in Unix milliseconds (year 10889); later ones are cut to it.
-pub(super) const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
+/// The latest deadline that fits beside the hint, in Unix milliseconds (year 10889); later ones take a word of their own.
+const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
 /// The hint of an entry that stands in no bucket of the timing wheel.
 pub(super) const NO_HINT: u16 = u16::MAX;
 
-const KIND_MASK: u8 = 0b0000_1111;
+const KIND_MASK: u8 = 0b0000_0111;
 const KIND_INLINE: u8 = 0;
 const KIND_BOXED: u8 = 1;
+const TEXT: u8 = 1 << 3;
 const HAS_EXPIRY: u8 = 1 << 4;
 const LONG_KEY: u8 = 1 << 5;
 const RAW: u8 = 1 << 6;
+const FAR: u8 = 1 << 7;
 const HEADER: usize = 8;
 const ACCESS_AT: usize = 1;
 const EXPIRY_BITS: u32 = 48;
@@ -66,6 +71,40 @@ impl NewValue<'_> {
     }
 }
 
+/// What OBJECT ENCODING says of a string beyond what its bytes and length say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StringForm {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// It is held as text even where it looks like an integer (it came from INCRBYFLOAT).
+    Text,
+    /// It was edited in place and has room to grow, however short it is.
+    Raw,
+}
+
+/// A deadline with the wheel's hint for it.
+#[derive(Clone, Copy)]
+struct Deadline {
+    at: u64,
+    hint: u16,
+}
+
+impl Deadline {
+    const fn is_far(self) -> bool {
+        self.at > EXPIRY_MAX_MS
+    }
+
+    fn word(self) -> u64 {
+        self.at.min(EXPIRY_MAX_MS) | u64::from(self.hint) << EXPIRY_BITS
+    }
+}
+
+/// A deadline that no bucket of the wheel has a hint for.
+const fn unhinted(at: u64) -> Deadline {
+    Deadline { at, hint: NO_HINT }
+}
+
 /// Sizes and offsets that follow from an entry's header.
 #[derive(Clone, Copy)]
 struct Shape {
@@ -79,7 +118,8 @@ impl Shape {
         HEADER + if self.tag & LONG_KEY != 0 { 8 } else { 0 }
     }
     fn key_at(self) -> usize {
-        self.expiry_at() + if self.tag & HAS_EXPIRY != 0 { 8 } else { 0 }
+        // Eight bytes for each of the two bits.
+        self.expiry_at() + usize::from(self.tag & HAS_EXPIRY) / 2 + usize::from(self.tag & FAR) / 16
     }
     fn payload_at(self) -> usize {
         self.key_at() + self.key_len
@@ -98,24 +138,24 @@ impl Entry {
         if let NewValue::Slice(slice) = value
             && slice.len() < INLINE_MAX
         {
-            return Self::build(KIND_INLINE, key, slice, expiry.map(pack_expiry));
+            return Self::build(KIND_INLINE, key, slice, expiry.map(unhinted));
         }
         match value.into_parts() {
-            Ok(inline) => Self::build(KIND_INLINE, key, &inline, expiry.map(pack_expiry)),
-            Err(boxed) => Self::build_boxed(key, boxed, expiry.map(pack_expiry)),
+            Ok(inline) => Self::build(KIND_INLINE, key, &inline, expiry.map(unhinted)),
+            Err(boxed) => Self::build_boxed(key, boxed, expiry.map(unhinted)),
         }
     }
 
-    fn build_boxed(key: &[u8], value: Box<Value>, expiry: Option<u64>) -> Self {
+    fn build_boxed(key: &[u8], value: Box<Value>, expiry: Option<Deadline>) -> Self {
         let address = Box::into_raw(value).expose_provenance();
         Self::build(KIND_BOXED, key, &address.to_ne_bytes(), expiry)
     }
 
-    /// Allocates and fills an entry; `expiry` is the packed word.
-    fn build(kind_and_raw: u8, key: &[u8], payload: &[u8], expiry: Option<u64>) -> Self {
-        let mut tag = kind_and_raw & (KIND_MASK | RAW);
-        if expiry.is_some() {
-            tag |= HAS_EXPIRY;
+    /// Allocates and fills an entry.
+    fn build(kind_and_form: u8, key: &[u8], payload: &[u8], expiry: Option<Deadline>) -> Self {
+        let mut tag = kind_and_form & (KIND_MASK | RAW | TEXT);
+        if let Some(deadline) = expiry {
+            tag |= HAS_EXPIRY | if deadline.is_far() { FAR } else { 0 };
         }
         if key.len() > usize::from(u16::MAX) {
             tag |= LONG_KEY;
@@ -132,8 +172,11 @@ impl Entry {
         if tag & LONG_KEY != 0 {
             entry.write(HEADER, &(key.len() as u64).to_ne_bytes());
         }
-        if let Some(word) = expiry {
-            entry.write(shape.expiry_at(), &word.to_ne_bytes());
+        if let Some(deadline) = expiry {
+            entry.write(shape.expiry_at(), &deadline.word().to_ne_bytes());
+            if deadline.is_far() {
+                entry.write(shape.expiry_at() + 8, &deadline.at.to_ne_bytes());
+            }
         }
         entry.write(shape.key_at(), key);
         entry.write(shape.payload_at(), payload);
@@ -238,28 +281,28 @@ impl Entry {
     /// Overwrites the value, keeping key and deadline. Copies in place where the size stays the same.
     #[inline]
     pub fn set_value(&mut self, value: NewValue<'_>) {
-        self.overwrite(value, self.expiry_word());
+        self.overwrite(value, self.deadline());
     }
 
     /// Overwrites value and deadline, keeping the key; the hint stays from deadline to deadline.
     #[inline]
     pub(super) fn set_value_and_expiry(&mut self, value: NewValue<'_>, expiry: Option<u64>) {
-        let hint = u64::from(self.hint()) << EXPIRY_BITS;
-        self.overwrite(value, expiry.map(|at| at.min(EXPIRY_MAX_MS) | hint));
+        let hint = self.hint();
+        self.overwrite(value, expiry.map(|at| Deadline { at, hint }));
     }
 
-    /// `expiry` is the packed word.
     #[inline]
-    fn overwrite(&mut self, value: NewValue<'_>, expiry: Option<u64>) {
+    fn overwrite(&mut self, value: NewValue<'_>, expiry: Option<Deadline>) {
         let shape = self.shape();
         if let NewValue::Slice(slice) = value
             && shape.tag & KIND_MASK == KIND_INLINE
             && slice.len() == shape.payload_len
-            && (shape.tag & HAS_EXPIRY != 0) == expiry.is_some()
+            && shape.tag & (HAS_EXPIRY | FAR) == if expiry.is_some() { HAS_EXPIRY } else { 0 }
+            && !expiry.is_some_and(Deadline::is_far)
         {
-            self.write(0, &[shape.tag & !RAW]);
-            if let Some(word) = expiry {
-                self.write(shape.expiry_at(), &word.to_ne_bytes());
+            self.write(0, &[shape.tag & !(RAW | TEXT)]);
+            if let Some(deadline) = expiry {
+                self.write(shape.expiry_at(), &deadline.word().to_ne_bytes());
             }
             self.write(shape.payload_at(), slice);
             return;
@@ -304,12 +347,16 @@ impl Entry {
         } else {
             self.set_value(NewValue::Slice(&content));
         }
-        self.set_raw();
+        self.set_form(StringForm::Raw);
     }
 
-    /// Whether the string's encoding is raw whatever its length (it was edited in place).
-    pub fn is_raw(&self) -> bool {
-        self.shape().tag & RAW != 0
+    /// What OBJECT ENCODING says of a string beyond what its bytes and length say.
+    pub fn form(&self) -> StringForm {
+        match self.shape().tag & (RAW | TEXT) {
+            0 => StringForm::Plain,
+            TEXT => StringForm::Text,
+            _ => StringForm::Raw,
+        }
     }
 
     /// Takes the entry apart: what is left of it without its key, for another key, database or shard.
@@ -318,8 +365,8 @@ impl Entry {
         if shape.tag & KIND_MASK == KIND_INLINE {
             return self.clone_detached();
         }
-        let (expiry, raw) = (self.expiry(), self.is_raw());
-        Detached { value: std::mem::take(self.boxed_mut(shape)), expiry, raw }
+        let (expiry, form) = (self.expiry(), self.form());
+        Detached { value: std::mem::take(self.boxed_mut(shape)), expiry, form }
     }
 
     /// A copy of what the key holds; long strings are shared.
@@ -330,15 +377,20 @@ impl Entry {
         } else {
             self.boxed(shape).clone()
         };
-        Detached { value, expiry: self.expiry(), raw: self.is_raw() }
+        Detached { value, expiry: self.expiry(), form: self.form() }
     }
 
-    /// Marks the string's encoding as raw, as after an edit in place.
-    pub(super) fn set_raw(&mut self) {
-        let tag = self.shape().tag | RAW;
+    pub(super) fn set_form(&mut self, form: StringForm) {
+        let bits = match form {
+            StringForm::Plain => 0,
+            StringForm::Text => TEXT,
+            StringForm::Raw => RAW,
+        };
+        let tag = self.shape().tag & !(RAW | TEXT) | bits;
         self.write(0, &[tag]);
     }
 
+    /// The deadline's lower 48 bits, or as many ones, and the hint.
     #[inline]
     fn expiry_word(&self) -> Option<u64> {
         let shape = self.shape();
@@ -348,7 +400,16 @@ impl Entry {
     /// When the key vanishes, in Unix milliseconds.
     #[inline]
     pub fn expiry(&self) -> Option<u64> {
-        self.expiry_word().map(|word| word & EXPIRY_MAX_MS)
+        let shape = self.shape();
+        match shape.tag & (HAS_EXPIRY | FAR) {
+            0 => None,
+            HAS_EXPIRY => Some(u64::from_ne_bytes(self.read(shape.expiry_at())) & EXPIRY_MAX_MS),
+            _ => Some(u64::from_ne_bytes(self.read(shape.expiry_at() + 8))),
+        }
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        self.expiry().map(|at| Deadline { at, hint: self.hint() })
     }
 
     /// Where the timing wheel holds a hint for this key; `NO_HINT` where it does not.
@@ -358,16 +419,16 @@ impl Entry {
 
     /// Sets or removes the deadline. The hint survives a change of deadline; without a deadline there is none.
     pub fn set_expiry(&mut self, expiry: Option<u64>) {
-        let shape = self.shape();
-        match (expiry, self.expiry_word()) {
-            (Some(at), Some(old)) => {
-                let word = at.min(EXPIRY_MAX_MS) | (old & !EXPIRY_MAX_MS);
-                self.write(shape.expiry_at(), &word.to_ne_bytes());
-            }
+        let (shape, old) = (self.shape(), self.deadline());
+        let new = expiry.map(|at| Deadline { at, hint: old.map_or(NO_HINT, |old| old.hint) });
+        match (new, old) {
             (None, None) => {}
-            (new, _) => {
+            (Some(new), Some(old)) if !new.is_far() && !old.is_far() => {
+                self.write(shape.expiry_at(), &new.word().to_ne_bytes());
+            }
+            _ => {
                 let (kind, payload) = (shape.tag, self.slice(shape.payload_at(), shape.payload_len));
-                let replacement = Self::build(kind, self.key(), payload, new.map(pack_expiry));
+                let replacement = Self::build(kind, self.key(), payload, new);
                 // The payload's box, if any, belongs to the replacement now.
                 self.write(0, &[shape.tag & !KIND_MASK]);
                 self.replace(replacement);
@@ -375,17 +436,18 @@ impl Entry {
         }
     }
 
-    /// Notes an access at `now_s` seconds; kept modulo 2^24, which is half a year.
+    /// The 24 bits in which `access` keeps when or how often the key is used.
     #[inline]
-    pub fn touch(&mut self, now_s: u64) {
-        let [a, b, c, ..] = now_s.to_le_bytes();
-        self.write(ACCESS_AT, &[a, b, c]);
+    pub fn access(&self) -> Access {
+        let [a, b, c] = self.read(ACCESS_AT);
+        Access(u32::from_le_bytes([a, b, c, 0]))
     }
 
-    /// Seconds since the last access, as of `now_s`.
-    pub fn idle_s(&self, now_s: u64) -> u64 {
-        let [a, b, c] = self.read(ACCESS_AT);
-        now_s.wrapping_sub(u64::from(u32::from_le_bytes([a, b, c, 0]))) & 0xFF_FFFF
+    /// Keeps the lower 24 bits.
+    #[inline]
+    pub fn set_access(&mut self, access: Access) {
+        let [a, b, c, _] = access.0.to_le_bytes();
+        self.write(ACCESS_AT, &[a, b, c]);
     }
 
     /// Records the wheel's hint; does nothing for an entry without a deadline.
@@ -417,10 +479,6 @@ impl Entry {
     }
 }
 
-fn pack_expiry(at: u64) -> u64 {
-    at.min(EXPIRY_MAX_MS) | u64::from(NO_HINT) << EXPIRY_BITS
-}
-
 impl Drop for Entry {
     fn drop(&mut self) {
         let shape = self.shape();
@@ -443,73 +501,4 @@ impl std::fmt::Debug for Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_values_and_deadlines_survive_every_change_of_shape() {
-        for key_len in [0, 1, 16, 65_535, 65_536, 70_000] {
-            let key = vec![b'k'; key_len];
-            let mut entry = Entry::new(&key, NewValue::Slice(b"v"), None);
-            for len in [0, 1, 64, INLINE_MAX - 1, INLINE_MAX, 3] {
-                let value = vec![b'x'; len];
-                entry.set_value(NewValue::Slice(&value));
-                assert_eq!((entry.key(), entry.string()), (&key[..], Some(&value[..])));
-                entry.set_expiry(Some(77));
-                entry.set_hint(5);
-                entry.set_expiry(Some(78));
-                assert_eq!((entry.expiry(), entry.hint()), (Some(78), 5));
-                entry.set_value(NewValue::Shared(Bytes::from(value.clone())));
-                assert_eq!((entry.expiry(), entry.string()), (Some(78), Some(&value[..])));
-                entry.set_expiry(None);
-                assert_eq!((entry.expiry(), entry.hint(), entry.string()), (None, NO_HINT, Some(&value[..])));
-            }
-        }
-    }
-
-    #[test]
-    fn edits_cross_the_inline_limit_in_both_directions() {
-        let mut entry = Entry::new(b"k", NewValue::Slice(b"ab"), Some(9));
-        entry.edit_string(|s| s.resize(INLINE_MAX + 1, 0));
-        assert_eq!(entry.string().map(<[u8]>::len), Some(INLINE_MAX + 1));
-        entry.edit_string(|s| s.push(1));
-        entry.edit_string(|s| s.truncate(2));
-        assert_eq!((entry.string(), entry.expiry(), entry.is_raw()), (Some(&b"ab"[..]), Some(9), true));
-        let copy = entry.clone_detached();
-        assert_eq!((&copy.value, copy.expiry, copy.raw), (&Value::String(Bytes::from("ab")), Some(9), true));
-        assert_eq!(entry.detach(), copy);
-    }
-
-    #[test]
-    fn the_last_access_survives_every_change_of_shape() {
-        let mut entry = Entry::new(b"k", NewValue::Slice(b"v"), None);
-        entry.touch(1000);
-        entry.set_value(NewValue::Slice(b"longer"));
-        entry.set_expiry(Some(5));
-        entry.set_value_and_expiry(NewValue::Slice(&[0; INLINE_MAX]), None);
-        entry.edit_string(|s| s.truncate(1));
-        assert_eq!(entry.idle_s(1007), 7);
-    }
-
-    #[test]
-    fn value_and_deadline_are_overwritten_together() {
-        let mut entry = Entry::new(b"k", NewValue::Slice(b"v"), Some(5));
-        entry.set_hint(9);
-        for (value, expiry) in [("w", Some(6)), ("long", Some(7)), ("gone", None), ("back", Some(8))] {
-            let hint = if expiry.is_some() { entry.hint() } else { NO_HINT };
-            entry.set_value_and_expiry(NewValue::Slice(value.as_bytes()), expiry);
-            assert_eq!(
-                (entry.string(), entry.expiry(), entry.hint()),
-                (Some(value.as_bytes()), expiry, hint)
-            );
-        }
-    }
-
-    #[test]
-    fn a_small_string_costs_eight_bytes_and_sixteen_with_a_deadline() {
-        let entry = Entry::new(&[b'k'; 16], NewValue::Slice(&[0; 64]), None);
-        assert_eq!(entry.size(), 16 + 64 + 8);
-        let entry = Entry::new(&[b'k'; 16], NewValue::Slice(&[0; 64]), Some(1));
-        assert_eq!(entry.size(), 16 + 64 + 16);
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! whole database: growth is per slot, FLUSHALL hands the old tables to [`Keyspace::free_some`], and expiry runs in
 //! steps ([`Keyspace::expire_some`]). Time is an argument; nothing here knows commands or other shards.
 
+mod access;
 mod db;
 mod entry;
 mod expiry;
@@ -16,12 +17,14 @@ mod value;
 mod wheel;
 mod word;
 
+pub use access::{Access, AccessPolicy, Lfu};
 pub(crate) use db::WARM_MAX;
 pub use db::{DbStats, ScanPosition};
-pub use entry::{Entry, NewValue};
+pub use entry::{Entry, NewValue, StringForm};
 pub use value::{Detached, Value};
 pub use word::EntryMut;
 
+use crate::memory::DbMemory;
 use crate::slot::{Slot, slot_of};
 use db::Db;
 use garbage::Garbage;
@@ -73,6 +76,10 @@ pub struct Keyspace {
     hasher: KeyHasher,
     /// The database at which expiry goes on.
     expire_next: usize,
+    /// Whether keys are removed when their time has come, and not only when somebody looks for them.
+    pub expires_actively: bool,
+    /// What is kept of accesses.
+    pub access: AccessPolicy,
     /// Keys removed because their time had come.
     pub expired: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
@@ -87,6 +94,8 @@ impl Keyspace {
             garbage: Garbage::default(),
             hasher,
             expire_next: 0,
+            expires_actively: true,
+            access: AccessPolicy::default(),
             expired: 0,
             no_touch: false,
         }
@@ -121,6 +130,18 @@ impl Keyspace {
         entry
     }
 
+    /// The same, and notes that the key is used.
+    #[inline]
+    pub fn find_to_use(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
+        let (mut entry, expired) = self.dbs[db].find_live(key, now);
+        self.expired += u64::from(expired);
+        if let Some(entry) = &mut entry {
+            let used = self.access.used(entry.access(), now);
+            entry.set_access(used);
+        }
+        entry
+    }
+
     /// Whether the key is there and has not expired.
     pub fn contains(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
         self.find(db, key, now).is_some()
@@ -134,16 +155,22 @@ impl Keyspace {
             return;
         }
         let accessed = !self.no_touch;
-        self.expired += self.dbs[db].set(key, value, expiry, (now, accessed), &self.hasher);
+        let how = (&self.hasher, &mut self.access);
+        self.expired += self.dbs[db].set(key, value, expiry, (now, accessed), how);
     }
 
     /// Puts what another key held under this one, whatever was there.
     pub fn put(&mut self, db: usize, key: Key<'_>, content: Detached, now: Millis) {
-        let Detached { value, expiry, raw } = content;
+        let Detached { value, expiry, form } = content;
         self.set(db, key, NewValue::Owned(value), expiry, now);
-        if raw {
-            self.dbs[db].mark_raw(key);
+        if form != StringForm::Plain {
+            self.set_form(db, key, form);
         }
+    }
+
+    /// Sets what OBJECT ENCODING says of a string.
+    pub fn set_form(&mut self, db: usize, key: Key<'_>, form: StringForm) {
+        self.dbs[db].set_form(key, form);
     }
 
     /// Changes a string in place; the key must be there. Returns its new length.
@@ -233,6 +260,9 @@ impl Keyspace {
 
     /// Removes keys whose time has come, handling at most about `budget` keys; true while more are due.
     pub fn expire_some(&mut self, now: Millis, budget: usize) -> bool {
+        if !self.expires_actively {
+            return false;
+        }
         let mut left = budget;
         for _ in 0..self.dbs.len() {
             self.expired += self.dbs[self.expire_next].expire_some(now, &mut left, &self.hasher);
@@ -246,7 +276,22 @@ impl Keyspace {
 
     /// When `expire_some` has something to do next.
     pub fn next_expiry(&self, now: Millis) -> Option<Millis> {
+        if !self.expires_actively {
+            return None;
+        }
         self.dbs.iter().filter_map(|db| db.next_expiry(now)).min()
+    }
+
+    /// Bytes of a database's tables; looks at every slot.
+    pub fn db_memory(&self, db: usize) -> DbMemory {
+        let Db { slots, counts, wheel, .. } = &self.dbs[db];
+        let tables: usize = slots.iter().map(|node| size_of_val(node) + node.table_bytes()).sum();
+        DbMemory { keys: counts.stats.keys, table: tables as u64, wheel: wheel.bytes() as u64 }
+    }
+
+    /// Bytes of the table that a key stands in, by key in it.
+    pub fn table_share(&self, db: usize, key: Key<'_>) -> usize {
+        self.dbs[db].slots.get(usize::from(key.slot.0)).map_or(0, |node| node.leaf_share(key.hash))
     }
 
     /// Bytes of all entries, those that wait to be freed included.

@@ -60,6 +60,12 @@ impl Node {
         Some(leaf.words[at].entry_mut())
     }
 
+    /// Bytes of the leaf that a hash leads to, by entry in it.
+    pub(super) fn leaf_share(&self, hash: u64) -> usize {
+        let (leaf, _) = self.leaf(hash);
+        (leaf.words.len() * size_of::<Word>()).checked_div(leaf.len as usize).unwrap_or(0)
+    }
+
     /// The leaf that a hash leads to.
     #[inline]
     pub(super) fn leaf(&self, hash: u64) -> (&Leaf, u32) {
@@ -144,7 +150,6 @@ impl Node {
     }
 
     /// Bytes of the tables themselves.
-    #[cfg(test)]
     pub(super) fn table_bytes(&self) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.words.len() * size_of::<Word>(),

@@ -1,5 +1,6 @@
 //! Values that do not fit into their entry's own allocation.
 
+use super::entry::StringForm;
 use bytes::Bytes;
 
 /// A value with an allocation of its own.
@@ -37,6 +38,6 @@ pub struct Detached {
     pub value: Value,
     /// The deadline in Unix milliseconds.
     pub expiry: Option<u64>,
-    /// The string's encoding is raw whatever its length (it was edited in place).
-    pub raw: bool,
+    /// What OBJECT ENCODING says of it, if it is a string.
+    pub form: StringForm,
 }

@@ -50,6 +50,11 @@ impl Wheel {
         self.len
     }
 
+    /// Bytes of hints and buckets, without what allocations have to spare.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * size_of::<u32>() + self.levels.iter().map(Level::bytes).sum::<usize>()
+    }
+
     /// Whether there is nothing to hand out, ever.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0

@@ -30,6 +30,11 @@ struct Bucket {
 }
 
 impl Level {
+    /// Bytes of the ring without its hints.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.buckets)
+    }
+
     /// The first and the last tick that there is a bucket for.
     pub(super) fn ticks(&self) -> (u64, u64) {
         (self.turned + 1, self.turned + BUCKETS)

@@ -1,0 +1,73 @@
+//! Clients that a command blocks until a moment: when that is, and how it ends.
+//!
+//! A blocked client has a [`Wait`](crate::session::Wait) and runs nothing. Whoever takes it away answers the client; when
+//! its time is up, that is done here. Entries of clients that are gone or unblocked stay until their time and are then
+//! passed over, so nothing has to be searched for.
+
+use crate::errors::Error;
+use crate::keyspace::Millis;
+use crate::node::Node;
+use crate::session::SessionId;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The moments, the earliest first.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    heap: BinaryHeap<Reverse<(Millis, u32, u32)>>,
+}
+
+impl Waits {
+    pub(crate) fn add(&mut self, until: Millis, id: SessionId) {
+        self.heap.push(Reverse((until, id.idx, id.generation)));
+    }
+
+    /// The next moment at which there is something to do.
+    pub(crate) fn next(&self) -> Option<Millis> {
+        self.heap.peek().map(|Reverse((until, ..))| *until)
+    }
+
+    fn pop_due(&mut self, now: Millis) -> Option<SessionId> {
+        if self.next()? > now {
+            return None;
+        }
+        let Reverse((_, idx, generation)) = self.heap.pop()?;
+        Some(SessionId { idx, generation })
+    }
+}
+
+impl Node {
+    /// Answers the blocked clients whose time is up, and lets them go on.
+    pub(crate) fn end_waits(&mut self, now: Millis) {
+        let mut any = false;
+        while let Some(id) = self.core.waits.pop_due(now) {
+            let wait = self.sessions.get_mut(id).and_then(|session| session.client.wait.as_ref());
+            if wait.is_some_and(|wait| wait.until.is_some_and(|until| until <= now)) {
+                self.unblock(id, false);
+                any = true;
+            }
+        }
+        if any {
+            self.pump(now);
+        }
+    }
+
+    /// Ends what a client waits for, if anything: with the reply that is due when its time is up, or with an error.
+    pub(crate) fn unblock(&mut self, id: SessionId, failed: bool) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let Some(wait) = session.client.wait.take() else { return };
+        self.core.answer(session, |_, _, reply| {
+            if failed {
+                return Err(Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK"));
+            }
+            (wait.give_up)(reply);
+            Ok(())
+        });
+        self.core.after_change(session, id);
+    }
+
+    /// Clients that a command blocks.
+    pub fn blocked_clients(&self) -> usize {
+        self.sessions.iter().filter(|session| session.client.wait.is_some()).count()
+    }
+}
