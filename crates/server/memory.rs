@@ -52,7 +52,8 @@ mod tests {
         let before = resident_bytes();
         let blocks: Vec<Vec<u8>> = (0..64 << 10).map(|_| vec![1; 1 << 10]).collect();
         let full = resident_bytes();
-        assert!(full > before + (60 << 20), "{before} {full}");
+        // Some of it may have lain free from what other tests gave back.
+        assert!(full > before + (40 << 20), "{before} {full}");
         drop(blocks);
         let returned = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(100));
