@@ -16,18 +16,23 @@ pub struct CommandCount {
     pub failed: u64,
 }
 
+/// What is kept of one command, side by side for the sake of the cache.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    count: CommandCount,
+    /// 24 KiB, from the first call on.
+    histogram: Option<Histogram>,
+}
+
 /// The counters of all commands, by their numbers.
 #[derive(Clone, Debug)]
 pub struct CommandStats {
-    counts: Vec<CommandCount>,
-    /// 24 KiB each, from a command's first call on.
-    histograms: Vec<Option<Histogram>>,
+    kept: Vec<Kept>,
 }
 
 impl Default for CommandStats {
     fn default() -> Self {
-        let commands = numbered().count();
-        Self { counts: vec![CommandCount::default(); commands], histograms: vec![None; commands] }
+        Self { kept: vec![Kept::default(); numbered().count()] }
     }
 }
 
@@ -35,43 +40,53 @@ impl CommandStats {
     /// A command has been executed; `track` is the setting `latency-tracking`.
     #[inline]
     pub(crate) fn executed(&mut self, command: CommandNumber, ns: u64, failed: bool, track: bool) {
-        let count = &mut self.counts[usize::from(command.0)];
+        let Kept { count, histogram } = &mut self.kept[usize::from(command.0)];
         count.calls += 1;
         count.ns += ns;
-        count.failed += u64::from(failed);
+        if failed {
+            count.failed += 1;
+        }
         if track {
-            self.histograms[usize::from(command.0)].get_or_insert_default().record(ns);
+            histogram.get_or_insert_default().record(ns);
+        }
+    }
+
+    /// A command has been executed several times, which took `ns` in all.
+    pub(crate) fn executed_often(&mut self, command: CommandNumber, times: u32, ns: u64, track: bool) {
+        let Kept { count, histogram } = &mut self.kept[usize::from(command.0)];
+        count.calls += u64::from(times);
+        count.ns += ns;
+        if track {
+            histogram.get_or_insert_default().record_often(ns / u64::from(times), u64::from(times));
         }
     }
 
     /// A command has been refused before it was executed.
     pub(crate) fn rejected(&mut self, command: CommandNumber) {
-        self.counts[usize::from(command.0)].rejected += 1;
+        self.kept[usize::from(command.0)].count.rejected += 1;
     }
 
     /// The counters of a command.
     pub fn count(&self, command: CommandNumber) -> CommandCount {
-        self.counts[usize::from(command.0)]
+        self.kept[usize::from(command.0)].count
     }
 
     /// The durations of a command; `None` if none was counted.
     pub fn histogram(&self, command: CommandNumber) -> Option<&Histogram> {
-        self.histograms[usize::from(command.0)].as_ref()
+        self.kept[usize::from(command.0)].histogram.as_ref()
     }
 
     /// The sum of several shards' counters.
     pub fn sum<'a>(shards: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = Self::default();
         for shard in shards {
-            for (count, more) in sum.counts.iter_mut().zip(&shard.counts) {
-                count.calls += more.calls;
-                count.ns += more.ns;
-                count.rejected += more.rejected;
-                count.failed += more.failed;
-            }
-            for (histogram, more) in sum.histograms.iter_mut().zip(&shard.histograms) {
-                if let Some(more) = more {
-                    histogram.get_or_insert_default().add(more);
+            for (sum, more) in sum.kept.iter_mut().zip(&shard.kept) {
+                sum.count.calls += more.count.calls;
+                sum.count.ns += more.count.ns;
+                sum.count.rejected += more.count.rejected;
+                sum.count.failed += more.count.failed;
+                if let Some(more) = &more.histogram {
+                    sum.histogram.get_or_insert_default().add(more);
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::message::{Batch, RequestHead};
 use crate::modes::Modes;
 use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
-use crate::session::{CloseWhen, PauseState, Session, SessionId};
+use crate::session::{Client, CloseWhen, PauseState, Session, SessionId};
 use crate::slot::{ShardId, Slot};
 use crate::timing::Answered;
 use corelane_resp::{Parser, ProtocolError, Reply, Step};
@@ -130,6 +130,10 @@ impl Core {
                 self.run_watched(&mut peers, session, id, command, args.args(), now);
             }
             self.note_if_large(session, command, args.args(), now);
+            self.shard.timing.end_run();
+            if let Some(stalled) = self.shard.timing.take_stalled() {
+                self.note_stalled(&session.client, stalled, args.args(), now);
+            }
         }
         self.consume(coordinator, participant, session, id, &[], now);
     }
@@ -166,9 +170,11 @@ impl Core {
                     session.client.modes.next_command();
                 } else {
                     self.request_bytes = ahead.request_bytes(idx);
+                    self.shard.timing.place = idx;
                     self.run_command(peers, session, id, args, now);
                 }
             }
+            self.end_run(&session.client, &ahead, &data[base..], now);
             if !session.can_run(self.shard.settings.output_backlog_max) {
                 // What was read ahead is read again later, an error too: its reply comes after those that are missing.
                 session.parser = Parser::new();
@@ -237,7 +243,7 @@ impl Core {
     pub(crate) fn answer(
         &mut self,
         session: &mut Session,
-        write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
+        write: impl FnOnce(&mut crate::ctx::Shard, &mut Client, &mut Reply) -> Result<(), Error>,
     ) -> Answered {
         let direct = session.order.is_empty() && !session.client.modes.mutes();
         let reply = if direct { &mut session.out } else { &mut self.scratch };
@@ -271,10 +277,12 @@ impl Core {
         &mut self,
         session: &mut Session,
         (command, args, now): (&'static Command, Args<'_>, Millis),
-        write: impl FnOnce(&mut crate::ctx::Shard, &mut crate::session::Client, &mut Reply) -> Result<(), Error>,
+        write: impl FnOnce(&mut crate::ctx::Shard, &mut Client, &mut Reply) -> Result<(), Error>,
     ) {
         let answered = self.answer(session, write);
-        self.ended_here(&session.client, command, args, answered, now);
+        if !self.shard.timing.shares(command, self.running.number, answered) {
+            self.ended_here(&session.client, command, args, answered, now);
+        }
     }
 
     /// Answers a command with an error instead of running it.
@@ -387,6 +395,7 @@ impl Core {
         now: Millis,
     ) {
         self.current = Some(command.name);
+        self.shard.timing.separate(command);
         let run = (command, args, now);
         if let Some(check) = command.check
             && let Err(error) = check(args, &self.shard.settings)
@@ -519,8 +528,16 @@ impl Node {
             if let Some(Some(head)) = heads[..count].first() {
                 self.core.shard.keyspace.warm(head.db.into(), &keys[..keyed]);
             }
-            for (head, spans) in heads[..count].iter().flatten().zip(&ahead.spans) {
+            for (place, (head, spans)) in heads[..count].iter().flatten().zip(&ahead.spans).enumerate() {
+                self.core.shard.timing.place = place;
                 self.serve_one(from, *head, batch.request_args(spans), now);
+            }
+            self.core.shard.timing.end_run();
+            if let Some(stalled) = self.core.shard.timing.take_stalled()
+                && let Some(head) = heads[stalled.place]
+            {
+                let args = batch.request_args(&ahead.spans[stalled.place]);
+                self.core.note_stalled_for((from, head), stalled, args, now);
             }
             if count < WARM_MAX {
                 break;
@@ -537,13 +554,16 @@ impl Node {
         core.current = Some(command.name);
         core.shard.keyspace.no_touch = head.no_touch;
         core.running = head.command;
+        core.shard.timing.separate(command);
         if self.participant.must_wait(&core.shard, &mut core.hashes, command, args) {
             core.shard.stats.waited += 1;
             return self.participant.park(Origin { from, head }, command, args, &core.hashes);
         }
         let answered = core
             .reply_to(from, head, |shard, reply| run_whole(shard, command, head.db.into(), now, args, reply));
-        core.ended_for((from, head.session), command, args, answered, now);
+        if !core.shard.timing.shares(command, head.command.number, answered) {
+            core.ended_for((from, head.session), command, args, answered, now);
+        }
     }
 }
 

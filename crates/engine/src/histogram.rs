@@ -14,16 +14,15 @@ const BUCKETS: usize = (OCTAVES + 1) * HALF_BUCKETS;
 /// Longer durations count as this one.
 const NS_MAX: u64 = 1_000_000_000;
 
-/// Counts durations from 1 ns to 1 s, each to within 1/128. 24 KiB.
+/// Counts durations up to 1 s, each to within 1/128. 24 KiB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
-    total: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: Box::new([0; BUCKETS]), total: 0 }
+        Self { counts: Box::new([0; BUCKETS]) }
     }
 }
 
@@ -44,13 +43,18 @@ impl Histogram {
     /// Counts a duration.
     #[inline]
     pub fn record(&mut self, ns: u64) {
-        self.counts[bucket_of(ns.clamp(1, NS_MAX))] += 1;
-        self.total += 1;
+        self.record_often(ns, 1);
+    }
+
+    /// Counts a duration several times.
+    #[inline]
+    pub fn record_often(&mut self, ns: u64, times: u64) {
+        self.counts[bucket_of(ns.min(NS_MAX))] += times;
     }
 
     /// Durations counted.
     pub fn total(&self) -> u64 {
-        self.total
+        self.counts.iter().sum()
     }
 
     /// Adds what another one has counted.
@@ -58,12 +62,11 @@ impl Histogram {
         for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
             *count += more;
         }
-        self.total += other.total;
     }
 
     /// The duration in nanoseconds that the given percentage of all did not exceed; 0 if nothing has been counted.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
-        let rank = ((percent / 100.0 * self.total as f64 + 0.5) as u64).max(1);
+        let rank = ((percent / 100.0 * self.total() as f64 + 0.5) as u64).max(1);
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {
             seen += count;

@@ -8,15 +8,17 @@
 //! entries later than the earliest moment at which a shard was asked are left out, so that all shards tell of the same
 //! moment. The number of an entry follows from how many there ever were before it, on all shards.
 
+use crate::ahead::Ahead;
 use crate::args::Args;
 use crate::command::{Command, Flags};
 use crate::keyspace::Millis;
 use crate::latency_monitor::LatencyMonitor;
+use crate::message::RequestHead;
 use crate::node::{Core, Node};
 use crate::session::{Client, SessionId};
 use crate::settings::Observation;
 use crate::slot::ShardId;
-use crate::timing::Answered;
+use crate::timing::{Answered, Stalled};
 use std::collections::VecDeque;
 
 /// Arguments of a command that are kept; instead of the last one stands how many there were.
@@ -220,6 +222,39 @@ impl Core {
         if self.shard.timing.executed(self.running.number, ns, answered) {
             self.note_for(from, session, Ended { command, args, ns, answered, now });
         }
+    }
+
+    /// Takes the time of the small reads at the end of what was read ahead.
+    #[inline]
+    pub(crate) fn end_run(&mut self, client: &Client, ahead: &Ahead, data: &[u8], now: Millis) {
+        self.shard.timing.end_run();
+        if let Some(stalled) = self.shard.timing.take_stalled() {
+            let place = stalled.place;
+            let args = Args::new(&data[ahead.starts[place]..], &ahead.spans[place], &ahead.owned);
+            self.note_stalled(client, stalled, args, now);
+        }
+    }
+
+    /// Logs a run of small reads that was held up.
+    #[cold]
+    pub(crate) fn note_stalled(&mut self, client: &Client, stalled: Stalled, args: Args<'_>, now: Millis) {
+        let Some(command) = self.table.command(args) else { return };
+        let ended = Ended { command, args, ns: stalled.ns, answered: Answered::default(), now };
+        self.note_here(Some(client), ended);
+    }
+
+    /// The same for a client of another shard.
+    #[cold]
+    pub(crate) fn note_stalled_for(
+        &mut self,
+        (from, head): (ShardId, RequestHead),
+        stalled: Stalled,
+        args: Args<'_>,
+        now: Millis,
+    ) {
+        let command = self.table.resolve(head.command.index, args);
+        let ended = Ended { command, args, ns: stalled.ns, answered: Answered::default(), now };
+        self.note_for(from, head.session, ended);
     }
 
     /// Logs a command of one of this shard's clients; of one that is gone if it is `None`.

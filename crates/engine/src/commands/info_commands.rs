@@ -127,6 +127,24 @@ mod tests {
     }
 
     #[test]
+    fn calls_of_a_pipeline_are_exact() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            let mut input = Vec::new();
+            for number in 0..100 {
+                let line = ["GET key", "STRLEN key", "SET key 1", "GET other", "INCR key"][number % 5];
+                input.extend_from_slice(format!("{line}{}\r\n", number % 7).as_bytes());
+            }
+            bench.exchange(&input);
+            let stats = info(&mut bench, "commandstats");
+            for (name, calls) in [("get", 40), ("strlen", 20), ("set", 20), ("incr", 20)] {
+                let start = format!("cmdstat_{name}:calls={calls},");
+                assert!(stats.iter().any(|line| line.starts_with(&start)), "{start} is not in {stats:?}");
+            }
+        }
+    }
+
+    #[test]
     fn percentiles_are_told_as_set() {
         let mut bench = Bench::new(2);
         bench.run("SET k v\nDEBUG SLEEP 0.5");

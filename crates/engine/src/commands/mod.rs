@@ -168,6 +168,14 @@ impl CommandTable {
         find_subcommand(id, command, args)
     }
 
+    /// The command or subcommand that these arguments ask for.
+    pub(crate) fn command(&self, args: Args<'_>) -> Option<&'static Command> {
+        match self.find(args) {
+            Lookup::Command(_, command) | Lookup::Subcommand(_, _, command) => Some(command),
+            Lookup::Refused(..) | Lookup::Failed(_) => None,
+        }
+    }
+
     /// Where the command or subcommand stands that these arguments were found to ask for before.
     pub(crate) fn id_of(&self, args: Args<'_>) -> CommandId {
         match self.find(args) {
