@@ -11,7 +11,8 @@ use crate::latency_monitor::LatencyPart;
 use crate::memory::ShardMemory;
 use crate::monitor::Watchers;
 use crate::pause::Pause;
-use crate::session::{Client, CloseWhen, SessionId, Sessions};
+use crate::rates::{Rates, Sampler};
+use crate::session::{Client, ClientCounts, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
@@ -92,6 +93,8 @@ pub struct Shard {
     pub timing: Timing,
     /// The logs of all shards, where this one keeps them.
     pub journal: Journal,
+    /// Makes rates of the counters.
+    pub sampler: Sampler,
     /// The most memory that was in use here, in bytes, as far as was looked.
     pub memory_peak: u64,
     /// What commands have asked of the process.
@@ -179,12 +182,18 @@ pub struct ShardReport {
     pub stats: ShardStats,
     /// Its databases.
     pub dbs: Vec<crate::keyspace::DbStats>,
-    /// Bytes of its entries.
-    pub entry_bytes: u64,
+    /// What memory it uses, if INFO was asked for that.
+    pub memory: Option<ShardMemory>,
     /// Keys that expired.
     pub expired: u64,
-    /// Connections open on it.
-    pub connections: usize,
+    /// Flushed keys that are still to be freed.
+    pub pending_frees: u64,
+    /// Flushed keys that have been freed.
+    pub freed: u64,
+    /// Its connections.
+    pub clients: ClientCounts,
+    /// What it does per second.
+    pub rates: Rates,
     /// The pause of its clients.
     pub pause: Pause,
     /// The process, as this shard knows it.
@@ -202,10 +211,16 @@ pub struct ShardReport {
 pub struct ProcessInfo {
     /// Resident bytes.
     pub rss_bytes: u64,
+    /// The most of them there ever were.
+    pub rss_peak_bytes: u64,
     /// Processor time in user mode, in microseconds.
     pub cpu_user_us: u64,
     /// Processor time in the kernel, in microseconds.
     pub cpu_sys_us: u64,
+    /// The same of child processes that have ended.
+    pub children_user_us: u64,
+    /// In the kernel.
+    pub children_sys_us: u64,
     /// Memory of the machine in bytes.
     pub memory_bytes: u64,
 }

@@ -10,11 +10,13 @@ use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
 use crate::journal::Journal;
 use crate::keyspace::{KeyHasher, Keyspace, Millis};
+use crate::memory::ShardMemory;
 use crate::message::{Batch, TxMessage};
 use crate::modes::Modes;
 use crate::monitor::Watchers;
 use crate::participant::Participant;
 use crate::pause::Pause;
+use crate::rates::Sampler;
 use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
@@ -130,6 +132,7 @@ impl Node {
             watchers: Watchers::new(config.shards),
             pause: Pause::default(),
             orders: Vec::new(),
+            sampler: Sampler::default(),
             memory_peak: 0,
             host_requests: VecDeque::new(),
         };
@@ -179,6 +182,7 @@ impl Node {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.client.bytes_in += bytes.len() as u64;
         session.client.last_active = now;
+        self.core.shard.stats.reads += 1;
         self.core.shard.stats.bytes_in += bytes.len() as u64;
         self.core.shard.timing.begin();
         self.core.consume(&mut self.coordinator, &mut self.participant, session, id, bytes, now);
@@ -196,6 +200,7 @@ impl Node {
             session.bulk_filled(len);
             session.client.bytes_in += len as u64;
             session.client.last_active = now;
+            self.core.shard.stats.reads += 1;
             self.core.shard.stats.bytes_in += len as u64;
             self.core.shard.timing.begin();
             self.core.consume(&mut self.coordinator, &mut self.participant, session, id, &[], now);
@@ -238,6 +243,7 @@ impl Node {
     pub fn sent(&mut self, id: SessionId, bytes: usize, now: Millis) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.output_sent(bytes);
+        self.core.shard.stats.writes += 1;
         self.core.shard.stats.bytes_out += bytes as u64;
         self.core.after_change(session, id);
         self.pump(now);
@@ -346,8 +352,12 @@ impl Node {
     }
 
     /// What INFO says about the process.
-    pub fn set_process_info(&mut self, process: ProcessInfo) {
-        self.core.shard.process = process;
+    pub fn set_process_info(&mut self, process: ProcessInfo, now: Millis) {
+        let shard = &mut self.core.shard;
+        shard.process = process;
+        shard.sampler.look(&shard.stats, now);
+        // Notes the peak.
+        let _ = ShardMemory::of(shard, Some(&self.sessions));
     }
 
     /// Connections open.

@@ -10,11 +10,12 @@ const TURN_BUCKETS: usize = 8 * 20;
 pub struct TurnHistogram {
     counts: Box<[u64; TURN_BUCKETS]>,
     total: u64,
+    sum_us: u64,
 }
 
 impl Default for TurnHistogram {
     fn default() -> Self {
-        Self { counts: Box::new([0; TURN_BUCKETS]), total: 0 }
+        Self { counts: Box::new([0; TURN_BUCKETS]), total: 0, sum_us: 0 }
     }
 }
 
@@ -41,6 +42,12 @@ impl TurnHistogram {
     pub fn record(&mut self, us: u64) {
         self.counts[bucket_of(us)] += 1;
         self.total += 1;
+        self.sum_us += us;
+    }
+
+    /// All turns together, in microseconds.
+    pub const fn sum_us(&self) -> u64 {
+        self.sum_us
     }
 
     /// The duration in microseconds that the given share of all turns did not exceed, to within an eighth.
@@ -74,6 +81,10 @@ pub struct ShardStats {
     pub bytes_in: u64,
     /// Bytes sent to clients.
     pub bytes_out: u64,
+    /// Times that bytes were received.
+    pub reads: u64,
+    /// Times that bytes were sent.
+    pub writes: u64,
     /// Reads of keys that were there.
     pub hits: u64,
     /// Reads of keys that were not.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -63,6 +64,7 @@ impl Host {
         settings.server_info = server_info();
         settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
         settings.allocator = allocator::in_use();
+        settings.server_info.extend(listener_info(&listeners));
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
         let plan = ServerPlan {
@@ -145,6 +147,17 @@ fn placement_info(
     ]
 }
 
+/// What INFO says about where the server listens, in Valkey's form.
+fn listener_info(listeners: &Listeners) -> Vec<(&'static str, String)> {
+    const NAMES: [&str; 2] = ["listener0", "listener1"];
+    let addresses: Vec<String> =
+        listeners.addresses.iter().map(|address| format!("bind={}", address.ip())).collect();
+    let port = listeners.addresses.first().map(SocketAddr::port);
+    let tcp = port.map(|port| format!("name=tcp,{},port={port}", addresses.join(",")));
+    let unix = listeners.unix_file.as_ref().map(|file| format!("name=unix,bind={}", file.path().display()));
+    NAMES.into_iter().zip([tcp, unix].into_iter().flatten()).collect()
+}
+
 /// What INFO says about the process.
 fn server_info() -> Vec<(&'static str, String)> {
     let read = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
@@ -153,6 +166,7 @@ fn server_info() -> Vec<(&'static str, String)> {
     vec![
         ("os", format!("Linux {} {}", read("/proc/sys/kernel/osrelease"), std::env::consts::ARCH)),
         ("multiplexing_api", "io_uring".to_owned()),
+        ("monotonic_clock", "POSIX clock_gettime".to_owned()),
         ("process_id", std::process::id().to_string()),
         ("run_id", run_id[..40].to_owned()),
         ("executable", executable),

@@ -4,26 +4,36 @@ use std::fs;
 
 use corelane_engine::ProcessInfo;
 
-/// Reads the figures; what cannot be read is 0. Costs some 30 microseconds.
+/// Reads the figures; what cannot be read is 0. Costs some 50 microseconds.
 pub(crate) fn read() -> ProcessInfo {
-    let (cpu_user_us, cpu_sys_us) =
+    let [cpu_user_us, cpu_sys_us, children_user_us, children_sys_us] =
         fs::read_to_string("/proc/self/stat").ok().and_then(|stat| cpu_us(&stat)).unwrap_or_default();
+    let rss_peak_kib =
+        fs::read_to_string("/proc/self/status").ok().and_then(|status| peak_kib(&status)).unwrap_or(0);
     let rss_pages = fs::read_to_string("/proc/self/statm").ok().and_then(|statm| nth(&statm, 1)).unwrap_or(0);
     let memory_kib = fs::read_to_string("/proc/meminfo").ok().and_then(|info| nth(&info, 1)).unwrap_or(0);
     ProcessInfo {
         rss_bytes: rss_pages * sysconf(libc::_SC_PAGESIZE),
+        rss_peak_bytes: rss_peak_kib * 1024,
         cpu_user_us,
         cpu_sys_us,
+        children_user_us,
+        children_sys_us,
         memory_bytes: memory_kib * 1024,
     }
 }
 
-/// User and system time from the text of /proc/PID/stat. The name before them may hold anything but ends with the last
+/// The largest resident size, from the text of /proc/PID/status.
+fn peak_kib(status: &str) -> Option<u64> {
+    nth(status.lines().find(|line| line.starts_with("VmHWM:"))?, 1)
+}
+
+/// User and system time, of the process and of its children, from the text of /proc/PID/stat. The name before them may hold anything but ends with the last
 /// parenthesis.
-fn cpu_us(stat: &str) -> Option<(u64, u64)> {
+fn cpu_us(stat: &str) -> Option<[u64; 4]> {
     let (_, fields) = stat.rsplit_once(')')?;
     let us = |ticks: u64| ticks * 1_000_000 / sysconf(libc::_SC_CLK_TCK).max(1);
-    Some((us(nth(fields, 11)?), us(nth(fields, 12)?)))
+    Some([us(nth(fields, 11)?), us(nth(fields, 12)?), us(nth(fields, 13)?), us(nth(fields, 14)?)])
 }
 
 fn nth(text: &str, idx: usize) -> Option<u64> {
@@ -43,10 +53,19 @@ mod tests {
     #[test]
     fn a_process_has_memory_and_time() {
         let info = read();
-        assert!(info.rss_bytes > 100_000 && info.memory_bytes > info.rss_bytes, "{info:?}");
+        assert!(
+            info.rss_bytes > 100_000
+                && info.rss_peak_bytes >= info.rss_bytes
+                && info.memory_bytes > info.rss_peak_bytes,
+            "{info:?}"
+        );
         assert_eq!(
-            cpu_us("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 300 200 0").map(|(user, sys)| user * 2 == sys * 3),
-            Some(true)
+            cpu_us("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 300 200 6 4 0").map(|[a, b, c, d]| [
+                a * 2 == b * 3,
+                c * 50 == a,
+                d * 50 == b
+            ]),
+            Some([true; 3])
         );
     }
 }

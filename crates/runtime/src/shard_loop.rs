@@ -283,7 +283,7 @@ impl ShardLoop {
         self.serviced = Instant::now();
         if self.process_read.is_none_or(|at| self.serviced - at > PROCESS_INTERVAL) {
             self.process_read = Some(self.serviced);
-            self.node.set_process_info(process::read());
+            self.node.set_process_info(process::read(), self.clock.now_ms());
         }
     }
 

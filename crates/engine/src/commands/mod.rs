@@ -18,6 +18,7 @@ mod generic_transfer;
 mod help;
 mod info;
 mod info_commands;
+mod info_sections;
 mod latency;
 mod latency_report;
 mod long_double;

@@ -23,6 +23,8 @@ pub struct DbStats {
     pub expires: u64,
     /// Bytes of all entries.
     pub bytes: u64,
+    /// The sum of all deadlines, in Unix milliseconds.
+    pub deadline_sum: u128,
 }
 
 /// A place in the scan order of a database: slot, then hash.
@@ -80,6 +82,7 @@ impl Counts {
     fn add(&mut self, slot: Slot, entry: &Entry) {
         self.stats.keys += 1;
         self.stats.expires += u64::from(entry.expiry().is_some());
+        self.stats.deadline_sum += u128::from(entry.expiry().unwrap_or(0));
         self.stats.bytes += entry.size() as u64;
         self.groups[usize::from(slot.0) / GROUP] += 1;
     }
@@ -87,6 +90,7 @@ impl Counts {
     pub(super) fn subtract(&mut self, slot: Slot, entry: &Entry) {
         self.stats.keys -= 1;
         self.stats.expires -= u64::from(entry.expiry().is_some());
+        self.stats.deadline_sum -= u128::from(entry.expiry().unwrap_or(0));
         self.stats.bytes -= entry.size() as u64;
         self.groups[usize::from(slot.0) / GROUP] -= 1;
     }
@@ -94,10 +98,15 @@ impl Counts {
     /// Lets `change` change an entry.
     #[inline]
     fn change<T>(&mut self, entry: &mut Entry, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let (size, had_expiry) = (entry.size() as u64, entry.expiry().is_some());
+        let (size, expiry) = (entry.size() as u64, entry.expiry());
         let result = change(entry);
         self.stats.bytes = self.stats.bytes - size + entry.size() as u64;
-        self.stats.expires = self.stats.expires - u64::from(had_expiry) + u64::from(entry.expiry().is_some());
+        let now = entry.expiry();
+        if expiry != now {
+            self.stats.expires = self.stats.expires - u64::from(expiry.is_some()) + u64::from(now.is_some());
+            self.stats.deadline_sum -= u128::from(expiry.unwrap_or(0));
+            self.stats.deadline_sum += u128::from(now.unwrap_or(0));
+        }
         result
     }
 }

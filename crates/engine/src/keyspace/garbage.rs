@@ -10,6 +10,10 @@ use std::collections::VecDeque;
 pub(super) struct Garbage {
     dbs: VecDeque<Remains>,
     bytes: u64,
+    /// Entries that are still to be freed.
+    keys: u64,
+    /// Entries that have been freed.
+    freed: u64,
 }
 
 struct Remains {
@@ -23,6 +27,7 @@ impl Garbage {
     pub(super) fn push(&mut self, db: Db) {
         if !db.slots.is_empty() {
             self.bytes += db.counts.stats.bytes;
+            self.keys += db.counts.stats.keys;
             self.dbs.push_back(Remains { slots: db.slots, next: 0, wheel: db.wheel });
         }
     }
@@ -32,9 +37,14 @@ impl Garbage {
         self.bytes
     }
 
+    /// Entries: how many are still to be freed, and how many have been.
+    pub(super) fn keys(&self) -> (u64, u64) {
+        (self.keys, self.freed)
+    }
+
     /// Frees about `budget` entries; true while more are left.
     pub(super) fn free_some(&mut self, mut budget: usize) -> bool {
-        let mut freed = 0;
+        let mut freed = Freed::default();
         while budget != 0
             && let Some(db) = self.dbs.front_mut()
         {
@@ -42,16 +52,28 @@ impl Garbage {
                 self.dbs.pop_front();
             }
         }
-        self.bytes -= freed;
+        self.bytes -= freed.bytes;
+        self.keys -= freed.keys;
+        self.freed += freed.keys;
         !self.dbs.is_empty()
     }
 }
 
+/// What a step has freed.
+#[derive(Default)]
+struct Freed {
+    bytes: u64,
+    keys: u64,
+}
+
 impl Remains {
-    /// Frees up to `budget` entries and adds their bytes to `freed`; true when nothing is left.
-    fn free_some(&mut self, budget: &mut usize, freed: &mut u64) -> bool {
+    /// Frees up to `budget` entries and adds them to `freed`; true when nothing is left.
+    fn free_some(&mut self, budget: &mut usize, freed: &mut Freed) -> bool {
         while let Some(node) = self.slots.get_mut(self.next) {
-            if !node.free_some(budget, freed) {
+            let before = *budget;
+            let done = node.free_some(budget, &mut freed.bytes);
+            freed.keys += (before - *budget) as u64;
+            if !done {
                 return false;
             }
             self.next += 1;

@@ -282,6 +282,11 @@ impl Keyspace {
         self.dbs.iter().filter_map(|db| db.next_expiry(now)).min()
     }
 
+    /// Keys of flushed databases: how many are still to be freed, and how many have been.
+    pub fn lazy_frees(&self) -> (u64, u64) {
+        self.garbage.keys()
+    }
+
     /// Bytes of a database's tables; looks at every slot.
     pub fn db_memory(&self, db: usize) -> DbMemory {
         let Db { slots, counts, wheel, .. } = &self.dbs[db];

@@ -170,6 +170,7 @@ impl Pair {
                 counted.keys += 1;
                 counted.expires += u64::from(entry.expiry().is_some());
                 counted.bytes += entry.size() as u64;
+                counted.deadline_sum += u128::from(entry.expiry().unwrap_or(0));
                 next_due = next_due.into_iter().chain(entry.expiry()).min();
             });
             assert_eq!(self.keyspace.stats(db), counted);
