@@ -284,8 +284,10 @@ pub struct Command {
     pub summary: &'static str,
     /// In O notation.
     pub complexity: &'static str,
-    /// The arguments as a usage line, from which COMMAND DOCS is made.
+    /// The arguments as a usage line, from which COMMAND DOCS is made (`commands/command_docs.rs` tells its form).
     pub syntax: &'static str,
+    /// What else COMMAND DOCS says: `syscmd` for what no application should use.
+    pub doc_flags: &'static [&'static str],
     /// Hints for clients and proxies.
     pub tips: &'static [&'static str],
     /// Of a container.
@@ -316,6 +318,7 @@ impl Command {
         summary: "",
         complexity: "O(1)",
         syntax: "",
+        doc_flags: &[],
         tips: &[],
         subcommands: &[],
         subcommands_hidden: false,

@@ -34,36 +34,41 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     arity: -2,
     since: "2.4.0",
     group: "connection",
-    summary: "Holds the commands on connections.",
+    summary: "A container for client connection commands.",
     complexity: "Depends on subcommand.",
     subcommands: &[
         Command {
             since: "5.0.0",
-            ..of_connection("id", 2, Plan::Session(id), "Tells the connection's number.")
+            ..of_connection("id", 2, Plan::Session(id), "Returns the unique client ID of the connection.")
         },
         Command {
             flags: QUIET,
             since: "6.2.0",
             tips: &["nondeterministic_output"],
-            ..of_connection("info", 2, Plan::Session(info), "Describes the connection.")
+            ..of_connection("info", 2, Plan::Session(info), "Returns information about the connection.")
         },
         LIST,
         KILL,
         Command {
             since: "2.6.9",
-            ..of_connection("getname", 2, Plan::Session(get_name), "Tells the connection's name.")
+            ..of_connection("getname", 2, Plan::Session(get_name), "Returns the name of the connection.")
         },
         Command {
             since: "2.6.9",
             syntax: "connection-name",
             tips: ALL_NODES,
-            ..of_connection("setname", 3, Plan::Session(set_name), "Names the connection.")
+            ..of_connection("setname", 3, Plan::Session(set_name), "Sets the connection name.")
         },
         Command {
             since: "7.2.0",
-            syntax: "(LIB-NAME libname | LIB-VER libver)",
+            syntax: "(LIB-NAME libname | LIB-VER libver) #attr",
             tips: ALL_NODES,
-            ..of_connection("setinfo", 4, Plan::Session(set_info), "Notes the client library.")
+            ..of_connection(
+                "setinfo",
+                4,
+                Plan::Session(set_info),
+                "Sets information specific to the client or connection.",
+            )
         },
         Command {
             flags: Flags::ADMIN.with(QUIET),
@@ -71,13 +76,8 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             scope: Scope::Nothing,
             check: Some(check_pause),
             since: "3.0.0",
-            syntax: "timeout [WRITE | ALL]",
-            ..of_connection(
-                "pause",
-                -3,
-                Plan::Container,
-                "Holds back all commands, or those that write, for a while.",
-            )
+            syntax: "timeout [WRITE | ALL] #mode @6.2.0",
+            ..of_connection("pause", -3, Plan::Container, "Suspends commands processing.")
         },
         Command {
             flags: Flags::ADMIN.with(QUIET),
@@ -85,52 +85,62 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             scope: Scope::Nothing,
             since: "6.2.0",
             complexity: "O(N) where N is the number of paused clients",
-            ..of_connection("unpause", 2, Plan::Container, "Lets paused clients go on.")
+            ..of_connection("unpause", 2, Plan::Container, "Resumes processing commands from paused clients.")
         },
         Command {
             flags: QUIET.with(Flags::NO_MULTI).with(Flags::ALLOW_BUSY),
             since: "3.2.0",
-            syntax: "(ON | OFF | SKIP)",
-            ..of_connection("reply", 3, Plan::Session(reply_mode), "Chooses whether commands are answered.")
+            syntax: "(ON | OFF | SKIP) #action",
+            ..of_connection(
+                "reply",
+                3,
+                Plan::Session(reply_mode),
+                "Instructs the server whether to reply to commands.",
+            )
         },
         Command {
             flags: Flags::ADMIN.with(QUIET).with(Flags::ALLOW_BUSY),
             since: "7.0.0",
-            syntax: "(ON | OFF)",
+            syntax: "(ON | OFF) #enabled",
             ..of_connection(
                 "no-evict",
                 3,
                 Plan::Session(no_evict),
-                "Keeps the connection when memory is short.",
+                "Sets the client eviction mode of the connection.",
             )
         },
         Command {
             since: "7.2.0",
-            syntax: "(ON | OFF)",
+            syntax: "(ON | OFF) #enabled",
             ..of_connection(
                 "no-touch",
                 3,
                 Plan::Session(no_touch),
-                "Has commands be no accesses to their keys.",
+                "Controls whether commands sent by the client affect the LRU/LFU of accessed keys.",
             )
         },
         Command {
             flags: Flags::ADMIN.with(QUIET),
             since: "5.0.0",
             complexity: "O(1)",
-            syntax: "client-id [TIMEOUT | ERROR]",
+            syntax: "client-id [TIMEOUT | ERROR] #unblock-type",
             scope: Scope::Nothing,
             check: Some(check_unblock),
             ..of_connection(
                 "unblock",
                 -3,
                 Plan::EachShard { part: unblock, merge: Merge::Sum },
-                "Ends the wait of a blocked client.",
+                "Unblocks a client blocked by a blocking command from a different connection.",
             )
         },
         Command {
             since: "6.0.0",
-            ..of_connection("getredir", 2, Plan::Session(get_redir), "Tells where tracking messages go.")
+            ..of_connection(
+                "getredir",
+                2,
+                Plan::Session(get_redir),
+                "Returns the client ID to which the connection's tracking notifications are redirected.",
+            )
         },
         Command {
             flags: QUIET,
@@ -139,13 +149,13 @@ pub(super) const COMMANDS: &[Command] = &[Command {
                 "trackinginfo",
                 2,
                 Plan::Session(tracking_info),
-                "Describes the tracking of keys.",
+                "Returns information about server-assisted client-side caching for the connection.",
             )
         },
         Command {
             since: "8.0.0",
             syntax: "capability [capability ...]",
-            ..of_connection("capa", -3, Plan::Session(capa), "Notes what the client is able to do.")
+            ..of_connection("capa", -3, Plan::Session(capa), "A client claims its capability.")
         },
         Command { group: "connection", categories: CONNECTION, ..super::help::RECORD },
     ],
@@ -159,15 +169,16 @@ const LIST: Command = Command {
     check: Some(check_filters),
     since: "2.4.0",
     complexity: "O(N) where N is the number of client connections",
-    syntax: "[TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] [ID client-id [client-id ...]] [USER username] \
-        [ADDR ip:port] [LADDR ip:port] [SKIPME (YES | NO)] [MAXAGE maxage] [NAME name] [IDLE idle] \
-        [FLAGS flags] [LIB-NAME lib-name] [LIB-VER lib-ver] [DB db] [CAPA capa] [IP ip] \
-        [NOT-TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] [NOT-ID not-client-id [not-client-id ...]] \
-        [NOT-USER not-username] [NOT-ADDR ip:port] [NOT-LADDR ip:port] [NOT-NAME not-name] \
-        [NOT-FLAGS not-flags] [NOT-LIB-NAME not-lib-name] [NOT-LIB-VER not-lib-ver] [NOT-DB not-db] \
-        [NOT-CAPA not-capa] [NOT-IP not-ip]",
+    syntax: "[TYPE (NORMAL | MASTER | REPLICA | PUBSUB)] #client-type @5.0.0 [ID client-id [client-id ...]] @6.2.0 [USER \
+        username] @8.1.0 [ADDR ip:port] #addr @8.1.0 [LADDR ip:port] #laddr @8.1.0 [SKIPME (YES | NO)] @8.1.0 [MAXAGE \
+        maxage] @8.1.0 [NAME name] @9.0.0 [IDLE idle] @9.0.0 [FLAGS flags] @9.0.0 [LIB-NAME lib-name] @9.0.0 [LIB-VER \
+        lib-ver] @9.0.0 [DB db] @9.0.0 [CAPA capa] @9.0.0 [IP ip] @9.0.0 [NOT-TYPE (NORMAL | MASTER | REPLICA | \
+        PUBSUB)] #not-client-type @9.0.0 [NOT-ID not-client-id [not-client-id ...]] @9.0.0 [NOT-USER not-username] \
+        @9.0.0 [NOT-ADDR ip:port] #not-addr @9.0.0 [NOT-LADDR ip:port] #not-laddr @9.0.0 [NOT-NAME not-name] @9.0.0 \
+        [NOT-FLAGS not-flags] @9.0.0 [NOT-LIB-NAME not-lib-name] @9.0.0 [NOT-LIB-VER not-lib-ver] @9.0.0 [NOT-DB \
+        not-db] @9.0.0 [NOT-CAPA not-capa] @9.0.0 [NOT-IP not-ip] @9.0.0",
     tips: &["nondeterministic_output"],
-    ..of_connection("list", -2, Plan::Container, "Lists the connections of all shards.")
+    ..of_connection("list", -2, Plan::Container, "Lists open connections.")
 };
 
 const KILL: Command = Command {
@@ -177,15 +188,16 @@ const KILL: Command = Command {
     check: Some(check_kill),
     since: "2.4.0",
     complexity: "O(N) where N is the number of client connections",
-    syntax: "(ip:port | ([ID client-id [client-id ...]] | \
-        [TYPE (NORMAL | MASTER | PRIMARY | SLAVE | REPLICA | PUBSUB)] | [USER username] | [ADDR ip:port] | \
-        [LADDR ip:port] | [SKIPME (YES | NO)] | [MAXAGE maxage] | [NAME name] | [IDLE idle] | [FLAGS flags] | \
-        [LIB-NAME lib-name] | [LIB-VER lib-ver] | [DB db] | [CAPA capa] | [IP ip] | \
-        [NOT-TYPE (NORMAL | MASTER | PRIMARY | SLAVE | REPLICA | PUBSUB)] | \
-        [NOT-ID not-client-id [not-client-id ...]] | [NOT-USER not-username] | [NOT-ADDR ip:port] | \
-        [NOT-LADDR ip:port] | [NOT-NAME not-name] | [NOT-FLAGS not-flags] | [NOT-LIB-NAME not-lib-name] | \
-        [NOT-LIB-VER not-lib-ver] | [NOT-DB not-db] | [NOT-CAPA not-capa] | [NOT-IP not-ip]) ...)",
-    ..of_connection("kill", -3, Plan::Container, "Closes connections of any shard.")
+    syntax: "(ip:port #old-format !2.8.12 | ([ID client-id [client-id ...]] @2.8.12 | [TYPE (NORMAL | MASTER @3.2.0 | \
+        PRIMARY @8.0.0 | SLAVE | REPLICA @5.0.0 | PUBSUB)] #client-type @2.8.12 | [USER username] | [ADDR ip:port] \
+        #addr | [LADDR ip:port] #laddr @6.2.0 | [SKIPME (YES | NO)] | [MAXAGE maxage] @8.0.0 | [NAME name] @9.0.0 | \
+        [IDLE idle] @9.0.0 | [FLAGS flags] @9.0.0 | [LIB-NAME lib-name] @9.0.0 | [LIB-VER lib-ver] @9.0.0 | [DB db] \
+        @9.0.0 | [CAPA capa] @9.0.0 | [IP ip] @9.0.0 | [NOT-TYPE (NORMAL | MASTER | PRIMARY | SLAVE | REPLICA | \
+        PUBSUB)] #not-client-type @9.0.0 | [NOT-ID not-client-id [not-client-id ...]] @9.0.0 | [NOT-USER not-username] \
+        @9.0.0 | [NOT-ADDR ip:port] #not-addr @9.0.0 | [NOT-LADDR ip:port] #not-laddr @9.0.0 | [NOT-NAME not-name] \
+        @9.0.0 | [NOT-FLAGS not-flags] @9.0.0 | [NOT-LIB-NAME not-lib-name] @9.0.0 | [NOT-LIB-VER not-lib-ver] @9.0.0 \
+        | [NOT-DB not-db] @9.0.0 | [NOT-CAPA not-capa] @9.0.0 | [NOT-IP not-ip] @9.0.0) ... #new-format) #filter",
+    ..of_connection("kill", -3, Plan::Container, "Terminates open connections.")
 };
 
 fn id(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {

@@ -2,6 +2,8 @@
 //!
 //! A usage line is what redis-cli shows: words in capitals are tokens, `[ ]` is optional, `|` separates alternatives, `...`
 //! repeats, `( )` groups; a token directly before a group belongs to the group. The tree that clients get follows from it.
+//! Behind an argument or group, `#name` names it otherwise than by what it shows, `@version` says since when there is one, and
+//! `!version` since when it is deprecated; people do not see these.
 
 use crate::command::Command;
 use corelane_resp::Reply;
@@ -17,6 +19,54 @@ struct Argument {
     children: Vec<Self>,
     /// The children exclude each other.
     one_of: bool,
+    /// Its name, if that is not what is displayed.
+    label: Option<String>,
+    since: Option<String>,
+    deprecated_since: Option<String>,
+}
+
+impl Argument {
+    /// What stands for it in a usage line; of a group, what stands for the first part that has such a word.
+    fn shown(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        if let Some(token) = &self.token {
+            return token.to_ascii_lowercase();
+        }
+        let named = self.children.iter().map(|child| child.name.as_str()).find(|name| !name.is_empty());
+        named.unwrap_or("option").to_owned()
+    }
+
+    /// Takes a mark in that stands behind it.
+    fn mark(&mut self, mark: &str) {
+        let (sign, text) = mark.split_at(1);
+        let place = match sign {
+            "#" => &mut self.label,
+            "@" => &mut self.since,
+            _ => &mut self.deprecated_since,
+        };
+        *place = Some(text.to_owned());
+    }
+}
+
+/// A word that says something of the argument before it.
+fn is_mark(word: &str) -> bool {
+    word.starts_with(['#', '@', '!'])
+}
+
+/// A usage line as people see it.
+pub(super) fn usage(syntax: &str) -> String {
+    syntax.split_whitespace().map(|word| (word, word.trim_end_matches([']', ')']))).fold(
+        String::new(),
+        |mut line, (word, bare)| {
+            let shown = if is_mark(word) { &word[bare.len()..] } else { word };
+            let glued = line.is_empty() || is_mark(word);
+            line.push_str(if glued { "" } else { " " });
+            line.push_str(shown);
+            line
+        },
+    )
 }
 
 /// Writes name and documentation of a command.
@@ -24,7 +74,9 @@ pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     reply.bulk(name.as_bytes());
     let arguments = parse(command.syntax);
     let (has_arguments, has_subcommands) = (!arguments.is_empty(), !command.shown_subcommands().is_empty());
-    reply.map(4 + usize::from(has_arguments) + usize::from(has_subcommands));
+    let history = super::command_history::history(name);
+    let optional = [!command.doc_flags.is_empty(), !history.is_empty(), has_arguments, has_subcommands];
+    reply.map(4 + optional.into_iter().filter(|there| *there).count());
     let fields = [
         ("summary", command.summary),
         ("since", command.since),
@@ -34,6 +86,20 @@ pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     for (field, value) in fields {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
+    }
+    if !command.doc_flags.is_empty() {
+        reply.bulk(b"doc_flags");
+        reply.set(command.doc_flags.len());
+        command.doc_flags.iter().for_each(|flag| reply.simple(flag));
+    }
+    if !history.is_empty() {
+        reply.bulk(b"history");
+        reply.set(history.len());
+        for (version, change) in history {
+            reply.array(2);
+            reply.bulk(version.as_bytes());
+            reply.bulk(change.as_bytes());
+        }
     }
     if has_arguments {
         reply.bulk(b"arguments");
@@ -72,29 +138,22 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
     reply.array(arguments.len());
     for argument in arguments {
         let kind = kind(command, argument);
-        let name = match (&argument.name, &argument.token) {
-            (name, _) if !name.is_empty() => name.clone(),
-            (_, Some(token)) => token.to_ascii_lowercase(),
-            _ => argument
-                .children
-                .iter()
-                .map(|child| child.name.as_str())
-                .find(|name| !name.is_empty())
-                .unwrap_or("option")
-                .to_owned(),
-        };
+        let shown = argument.shown();
+        let name = argument.label.as_ref().unwrap_or(&shown);
         let (leaf, flagged) = (argument.children.is_empty(), argument.optional || argument.multiple);
-        let fields = 2
-            + usize::from(leaf)
-            + usize::from(kind == "key")
-            + usize::from(argument.token.is_some())
-            + usize::from(flagged)
-            + usize::from(!leaf);
-        reply.map(fields);
-        write_pair("name", &name, reply);
+        let there = [
+            kind == "key",
+            argument.token.is_some(),
+            argument.since.is_some(),
+            argument.deprecated_since.is_some(),
+            flagged,
+        ];
+        // Beside these: the display text of a leaf, the arguments of a group.
+        reply.map(3 + there.into_iter().filter(|there| *there).count());
+        write_pair("name", name, reply);
         write_pair("type", kind, reply);
         if leaf {
-            write_pair("display_text", &name, reply);
+            write_pair("display_text", &shown, reply);
         }
         if kind == "key" {
             reply.bulk(b"key_spec_index");
@@ -103,6 +162,12 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
         }
         if let Some(token) = &argument.token {
             write_pair("token", token, reply);
+        }
+        if let Some(version) = &argument.since {
+            write_pair("since", version, reply);
+        }
+        if let Some(version) = &argument.deprecated_since {
+            write_pair("deprecated_since", version, reply);
         }
         if flagged {
             reply.bulk(b"flags");
@@ -151,6 +216,9 @@ fn parse_alternatives(words: &[&str], at: &mut usize) -> Vec<Vec<Argument>> {
             "]" | ")" => break,
             "|" => alternatives.push(Vec::new()),
             "..." => repeat(sequence),
+            mark if is_mark(mark) => {
+                sequence.last_mut().expect("a mark stands behind what it marks").mark(mark);
+            }
             "[" | "(" => {
                 let token_precedes = *at >= 2 && is_token(words[*at - 2]);
                 let mut group = group_of(parse_alternatives(words, at));
@@ -166,6 +234,7 @@ fn parse_alternatives(words: &[&str], at: &mut usize) -> Vec<Vec<Argument>> {
                 let next = words.get(*at).copied().unwrap_or("");
                 let takes_value = !next.is_empty()
                     && !is_token(next)
+                    && !is_mark(next)
                     && !matches!(next, "]" | ")" | "|" | "[" | "(" | "...");
                 let name = if takes_value { next.to_owned() } else { String::new() };
                 *at += usize::from(takes_value);
@@ -232,6 +301,19 @@ mod tests {
             text
         };
         arguments.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn marks_are_for_programs() {
+        let line = "key [EX seconds @2.0 | NX @1.0] #how @1.0 (a | b !3.0) #which [TYPE (C | D)] #kind";
+        assert_eq!(usage(line), "key [EX seconds | NX] (a | b) [TYPE (C | D)]");
+        let arguments = parse(line);
+        let label = |argument: &Argument| argument.label.clone().unwrap_or_default();
+        assert_eq!(arguments.iter().map(label).collect::<Vec<_>>(), ["", "how", "which", "kind"]);
+        let version = |argument: &Argument| (argument.since.clone(), argument.deprecated_since.clone());
+        assert_eq!(version(&arguments[1]), (Some("1.0".to_owned()), None));
+        assert_eq!(version(&arguments[1].children[0]), (Some("2.0".to_owned()), None));
+        assert_eq!(version(&arguments[2].children[1]), (None, Some("3.0".to_owned())));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     since: "2.8.13",
     group: "server",
     categories: &["@connection"],
-    summary: "Describes all commands.",
+    summary: "Returns detailed information about all commands.",
     complexity: "O(N) where N is the number of commands",
     tips: &["nondeterministic_output_order"],
     subcommands: &[
@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "2.8.13",
             group: "server",
             categories: &["@connection"],
-            summary: "Counts the commands.",
+            summary: "Returns a count of commands.",
             ..Command::DEFAULT
         },
         Command {
@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "7.0.0",
             group: "server",
             categories: &["@connection"],
-            summary: "Documents commands for people and tools.",
+            summary: "Returns documentary information about one, multiple or all commands.",
             complexity: "O(N) where N is the number of commands to look up",
             syntax: "[command-name ...]",
             tips: &["nondeterministic_output_order"],
@@ -56,7 +56,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "2.8.13",
             group: "server",
             categories: &["@connection"],
-            summary: "Extracts the keys from a full command.",
+            summary: "Extracts the key names from an arbitrary command.",
             complexity: "O(N) where N is the number of arguments",
             syntax: "command [arg ...]",
             ..Command::DEFAULT
@@ -69,7 +69,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "7.0.0",
             group: "server",
             categories: &["@connection"],
-            summary: "Extracts the keys and what happens to them from a full command.",
+            summary: "Extracts the key names and access flags for an arbitrary command.",
             complexity: "O(N) where N is the number of arguments",
             syntax: "command [arg ...]",
             ..Command::DEFAULT
@@ -83,7 +83,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "2.8.13",
             group: "server",
             categories: &["@connection"],
-            summary: "Describes one, several or all commands.",
+            summary: "Returns information about one, multiple or all commands.",
             complexity: "O(N) where N is the number of commands to look up",
             syntax: "[command-name ...]",
             tips: &["nondeterministic_output_order"],
@@ -97,7 +97,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             since: "7.0.0",
             group: "server",
             categories: &["@connection"],
-            summary: "Lists the names of commands.",
+            summary: "Returns a list of command names.",
             complexity: "O(N) where N is the number of commands",
             syntax: "[FILTERBY (MODULE module-name | ACLCAT category | PATTERN pattern)]",
             tips: &["nondeterministic_output_order"],

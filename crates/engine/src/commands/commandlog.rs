@@ -24,7 +24,7 @@ pub(super) const fn for_operators(name: &'static str, arity: i16, plan: Plan) ->
 const GET_TIPS: &[&str] = &["request_policy:all_nodes", "nondeterministic_output"];
 const LEN_TIPS: &[&str] = &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"];
 const RESET_TIPS: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
-const TYPE: &str = "(SLOW | LARGE-REQUEST | LARGE-REPLY)";
+const TYPE: &str = "(SLOW | LARGE-REQUEST | LARGE-REPLY) #type";
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -32,13 +32,13 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         since: "2.2.12",
         group: "server",
-        summary: "Holds the commands on the log of slow commands.",
+        summary: "A container for slow log commands.",
         complexity: "Depends on subcommand.",
         subcommands: &[
             Command {
                 check: Some(check_slowlog_get),
                 since: "2.2.12",
-                summary: "Tells the newest entries of the log of slow commands.",
+                summary: "Returns the slow log's entries.",
                 complexity: "O(N) where N is the number of entries returned",
                 syntax: "[count]",
                 tips: GET_TIPS,
@@ -47,18 +47,18 @@ pub(super) const COMMANDS: &[Command] = &[
             Command {
                 flags: QUIET,
                 since: "6.2.0",
-                summary: "Explains the subcommands.",
+                summary: "Shows helpful text about the different subcommands.",
                 ..for_operators("help", 2, Plan::Session(slowlog_help))
             },
             Command {
                 since: "2.2.12",
-                summary: "Counts the entries of the log of slow commands.",
+                summary: "Returns the number of entries in the slow log.",
                 tips: LEN_TIPS,
                 ..for_operators("len", 2, asking(write_len))
             },
             Command {
                 since: "2.2.12",
-                summary: "Empties the log of slow commands.",
+                summary: "Clears all entries from the slow log.",
                 complexity: "O(N) where N is the number of entries in the slowlog",
                 tips: RESET_TIPS,
                 ..for_operators("reset", 2, RESET)
@@ -71,28 +71,28 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         since: "8.1.0",
         group: "server",
-        summary: "Holds the commands on the logs of slow and large commands.",
+        summary: "A container for command log commands.",
         complexity: "Depends on subcommand.",
         subcommands: &[
             Command {
                 check: Some(check_commandlog_get),
                 since: "8.1.0",
-                summary: "Tells the newest entries of a log.",
+                summary: "Returns the specified command log's entries.",
                 complexity: "O(N) where N is the number of entries returned",
-                syntax: "count (SLOW | LARGE-REQUEST | LARGE-REPLY)",
+                syntax: "count (SLOW | LARGE-REQUEST | LARGE-REPLY) #type",
                 tips: GET_TIPS,
                 ..for_operators("get", 4, asking(write_entries))
             },
             Command {
                 flags: QUIET,
                 since: "8.1.0",
-                summary: "Explains the subcommands.",
+                summary: "Shows helpful text about the different subcommands.",
                 ..for_operators("help", 2, Plan::Session(commandlog_help))
             },
             Command {
                 check: Some(check_type),
                 since: "8.1.0",
-                summary: "Counts the entries of a log.",
+                summary: "Returns the number of entries in the specified type of command log.",
                 syntax: TYPE,
                 tips: LEN_TIPS,
                 ..for_operators("len", 3, asking(write_len))
@@ -100,7 +100,7 @@ pub(super) const COMMANDS: &[Command] = &[
             Command {
                 check: Some(check_type),
                 since: "8.1.0",
-                summary: "Empties a log.",
+                summary: "Clears all entries from the specified type of command log.",
                 complexity: "O(N) where N is the number of entries in the commandlog",
                 syntax: TYPE,
                 tips: RESET_TIPS,

@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: Flags::FAST,
         plan: Plan::Session(ping),
         group: "connection",
-        summary: "Answers PONG, or the message it was given.",
+        summary: "Returns the server's liveliness response.",
         syntax: "[message]",
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         ..Command::DEFAULT
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: ANY_STATE,
         plan: Plan::Session(echo),
         group: "connection",
-        summary: "Answers the message it was given.",
+        summary: "Returns the given string.",
         syntax: "message",
         ..Command::DEFAULT
     },
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: BEFORE_AUTH,
         plan: Plan::Session(quit),
         group: "connection",
-        summary: "Closes the connection after its replies.",
+        summary: "Closes the connection.",
         ..Command::DEFAULT
     },
     Command {
@@ -49,7 +49,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::Session(reset),
         since: "6.2.0",
         group: "connection",
-        summary: "Makes the connection as it was when it was new.",
+        summary: "Resets the connection.",
         ..Command::DEFAULT
     },
     Command {
@@ -59,8 +59,8 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::Session(hello),
         since: "6.0.0",
         group: "connection",
-        summary: "Chooses the protocol version and tells about the server.",
-        syntax: "[protover [AUTH (username password)] [SETNAME clientname]]",
+        summary: "Handshakes with the server.",
+        syntax: "[protover [AUTH (username password)] [SETNAME clientname]] #arguments",
         ..Command::DEFAULT
     },
 ];

@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY),
         plan: Plan::Session(select),
         group: "connection",
-        summary: "Makes a database the connection's own.",
+        summary: "Changes the selected database.",
         syntax: "index",
         ..Command::DEFAULT
     },
@@ -28,7 +28,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::EachShard { part: size, merge: Merge::Sum },
         scope: Scope::Whole,
         group: "server",
-        summary: "Counts the keys of the selected database.",
+        summary: "Returns the number of keys in the database.",
         tips: &["request_policy:all_shards", "response_policy:agg_sum"],
         ..Command::DEFAULT
     },
@@ -41,9 +41,9 @@ pub(super) const COMMANDS: &[Command] = &[
         scope: Scope::Whole,
         check: Some(check_flush),
         group: "server",
-        summary: "Empties the selected database; its memory is freed in the background, whichever way is asked for.",
+        summary: "Removes all keys from the current database.",
         complexity: "O(1); O(N) in the background, where N is the number of keys",
-        syntax: "[ASYNC | SYNC]",
+        syntax: "[ASYNC @4.0.0 | SYNC @6.2.0] #flush-type",
         tips: ALL_SUCCEED,
         ..Command::DEFAULT
     },
@@ -56,9 +56,9 @@ pub(super) const COMMANDS: &[Command] = &[
         scope: Scope::Whole,
         check: Some(check_flush),
         group: "server",
-        summary: "Empties all databases; their memory is freed in the background, whichever way is asked for.",
+        summary: "Removes all keys from all databases.",
         complexity: "O(1); O(N) in the background, where N is the number of keys",
-        syntax: "[ASYNC | SYNC]",
+        syntax: "[ASYNC @4.0.0 | SYNC @6.2.0] #flush-type",
         tips: ALL_SUCCEED,
         ..Command::DEFAULT
     },
@@ -72,7 +72,7 @@ pub(super) const COMMANDS: &[Command] = &[
         check: Some(check_swap),
         since: "4.0.0",
         group: "server",
-        summary: "Exchanges the contents of two databases.",
+        summary: "Swaps two databases.",
         syntax: "index1 index2",
         ..Command::DEFAULT
     },

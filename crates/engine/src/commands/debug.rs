@@ -38,6 +38,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: "server",
     summary: "A container for debugging commands.",
     complexity: "Depends on subcommand.",
+    doc_flags: &["syscmd"],
     subcommands_hidden: true,
     subcommands: &[
         Command {

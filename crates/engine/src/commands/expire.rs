@@ -53,8 +53,8 @@ pub(super) const COMMANDS: &[Command] = &[
             set_deadline(ctx, args, reply, Form { name: "expire", unit_ms: 1000, relative: true })
         },
         "1.0.0",
-        "key seconds [NX | XX | GT | LT]",
-        "Lets a key vanish after some seconds.",
+        "key seconds [NX | XX | GT | LT] #condition @7.0.0",
+        "Sets the expiration time of a key in seconds.",
     ),
     sets(
         "pexpire",
@@ -62,8 +62,8 @@ pub(super) const COMMANDS: &[Command] = &[
             set_deadline(ctx, args, reply, Form { name: "pexpire", unit_ms: 1, relative: true })
         },
         "2.6.0",
-        "key milliseconds [NX | XX | GT | LT]",
-        "Lets a key vanish after some milliseconds.",
+        "key milliseconds [NX | XX | GT | LT] #condition @7.0.0",
+        "Sets the expiration time of a key in milliseconds.",
     ),
     sets(
         "expireat",
@@ -71,8 +71,8 @@ pub(super) const COMMANDS: &[Command] = &[
             set_deadline(ctx, args, reply, Form { name: "expireat", unit_ms: 1000, relative: false })
         },
         "1.2.0",
-        "key unix-time-seconds [NX | XX | GT | LT]",
-        "Lets a key vanish at a Unix time in seconds.",
+        "key unix-time-seconds [NX | XX | GT | LT] #condition @7.0.0",
+        "Sets the expiration time of a key to a Unix timestamp.",
     ),
     sets(
         "pexpireat",
@@ -80,23 +80,23 @@ pub(super) const COMMANDS: &[Command] = &[
             set_deadline(ctx, args, reply, Form { name: "pexpireat", unit_ms: 1, relative: false })
         },
         "2.6.0",
-        "key unix-time-milliseconds [NX | XX | GT | LT]",
-        "Lets a key vanish at a Unix time in milliseconds.",
+        "key unix-time-milliseconds [NX | XX | GT | LT] #condition @7.0.0",
+        "Sets the expiration time of a key to a Unix milliseconds timestamp.",
     ),
     Command {
         tips: &["nondeterministic_output"],
-        ..tells("ttl", ttl, "1.0.0", "Tells the seconds until a key vanishes.")
+        ..tells("ttl", ttl, "1.0.0", "Returns the expiration time in seconds of a key.")
     },
     Command {
         tips: &["nondeterministic_output"],
-        ..tells("pttl", pttl, "2.6.0", "Tells the milliseconds until a key vanishes.")
+        ..tells("pttl", pttl, "2.6.0", "Returns the expiration time in milliseconds of a key.")
     },
-    tells("expiretime", expire_time, "7.0.0", "Tells the Unix time in seconds at which a key vanishes."),
+    tells("expiretime", expire_time, "7.0.0", "Returns the expiration time of a key as a Unix timestamp."),
     tells(
         "pexpiretime",
         pexpire_time,
         "7.0.0",
-        "Tells the Unix time in milliseconds at which a key vanishes.",
+        "Returns the expiration time of a key as a Unix milliseconds timestamp.",
     ),
     Command {
         name: "persist",
@@ -106,7 +106,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: UPDATED,
         plan: Plan::OneShard(persist),
         since: "2.2.0",
-        summary: "Takes a key's deadline away.",
+        summary: "Removes the expiration time of a key.",
         syntax: "key",
         ..Command::DEFAULT
     },

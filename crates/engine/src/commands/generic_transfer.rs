@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
         categories: &["@keyspace"],
         keys: &[MOVED, KeySpec::one(2, KeyFlags::OW.with(KeyFlags::UPDATE))],
         plan: Plan::Staged { read: look, decide: decide_rename, write: rename },
-        summary: "Gives a key another name, in place of what had that name.",
+        summary: "Renames a key and overwrites the destination.",
         syntax: "key newkey",
         ..Command::DEFAULT
     },
@@ -32,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
         categories: &["@keyspace"],
         keys: &[MOVED, KeySpec::one(2, KeyFlags::OW.with(KeyFlags::INSERT))],
         plan: Plan::Staged { read: look, decide: decide_rename_nx, write: rename },
-        summary: "Gives a key another name, unless that name is taken.",
+        summary: "Renames a key only when the target key name doesn't exist.",
         syntax: "key newkey",
         ..Command::DEFAULT
     },
@@ -48,7 +48,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::Staged { read: look_for_copy, decide: decide_copy, write: copy },
         check: Some(check_copy),
         since: "6.2.0",
-        summary: "Stores what a key holds under another key too.",
+        summary: "Copies the value of a key to a new key.",
         complexity: "O(N) where N is the number of elements in the value; O(1) for strings",
         syntax: "source destination [DB destination-db] [REPLACE]",
         ..Command::DEFAULT

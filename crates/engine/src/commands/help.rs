@@ -2,6 +2,7 @@
 //! the records.
 
 use super::all;
+use super::command_docs::usage;
 use crate::args::Args;
 use crate::command::{Command, Flags, Plan, SessionHandler};
 use crate::ctx::SessionCtx;
@@ -15,7 +16,7 @@ pub(super) const RECORD: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     plan: Plan::Session(help),
     since: "5.0.0",
-    summary: "Lists the subcommands.",
+    summary: "Returns helpful text about the different subcommands.",
     ..Command::DEFAULT
 };
 
@@ -35,7 +36,7 @@ fn lines(container: &Command) -> Vec<String> {
     let name = container.name.to_ascii_uppercase();
     let mut lines = vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
     for sub in container.subcommands.iter().filter(|sub| sub.name != RECORD.name) {
-        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned());
+        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), usage(sub.syntax)).trim_end().to_owned());
         lines.push(format!("    {}", sub.summary));
     }
     lines.extend(["HELP".to_owned(), "    Print this help.".to_owned()]);

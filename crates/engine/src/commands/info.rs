@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     scope: Scope::Nothing,
     group: "server",
     categories: &["@dangerous"],
-    summary: "Tells the server's state and counters.",
+    summary: "Returns information and statistics about the server.",
     syntax: "[section [section ...]]",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     ..Command::DEFAULT

@@ -32,15 +32,15 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     arity: -2,
     since: "2.8.13",
     group: "server",
-    summary: "Holds the commands on latency.",
+    summary: "A container for latency diagnostics commands.",
     complexity: "Depends on subcommand.",
     subcommands: &[
-        on_latency("doctor", 2, doctor, "Reports on latency in words."),
-        Command { syntax: "event", ..on_latency("graph", 3, graph, "Draws the samples of an event.") },
+        on_latency("doctor", 2, doctor, "Returns a human-readable latency analysis report."),
+        Command { syntax: "event", ..on_latency("graph", 3, graph, "Returns a latency graph for an event.") },
         Command {
             flags: Flags::LOADING.with(Flags::STALE),
             since: "2.8.13",
-            summary: "Explains the subcommands.",
+            summary: "Returns helpful text about the different subcommands.",
             ..for_operators("help", 2, Plan::Session(help))
         },
         Command {
@@ -48,15 +48,23 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             plan: Plan::EachShard { part: durations, merge: Merge::With(write_histograms) },
             complexity: "O(N) where N is the number of commands with latency information being retrieved.",
             syntax: "[command ...]",
-            ..on_latency("histogram", -2, write_histograms, "Tells how the durations of commands are spread.")
+            ..on_latency(
+                "histogram",
+                -2,
+                write_histograms,
+                "Returns the cumulative distribution of latencies of a subset or all commands.",
+            )
         },
-        Command { syntax: "event", ..on_latency("history", 3, history, "Tells the samples of an event.") },
-        on_latency("latest", 2, latest, "Tells the latest sample of each event."),
+        Command {
+            syntax: "event",
+            ..on_latency("history", 3, history, "Returns timestamp-latency samples for an event.")
+        },
+        on_latency("latest", 2, latest, "Returns the latest latency samples for all events."),
         Command {
             syntax: "[event [event ...]]",
             plan: Plan::EachShard { part: reset, merge: Merge::With(write_reset) },
             tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
-            ..on_latency("reset", -2, write_reset, "Forgets the samples of all or some events.")
+            ..on_latency("reset", -2, write_reset, "Resets the latency data for one or more events.")
         },
     ],
     ..Command::DEFAULT

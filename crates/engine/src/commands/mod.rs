@@ -7,6 +7,7 @@ mod client_list;
 mod client_modes;
 mod client_pause;
 mod command_docs;
+mod command_history;
 mod command_info;
 mod commandlog;
 mod connection;

@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     plan: Plan::EachShard { part: monitor, merge: Merge::AllOk },
     scope: Scope::Nothing,
     group: "server",
-    summary: "Shows all commands of all clients as they are run.",
+    summary: "Listens for all requests received by the server in real-time.",
     ..Command::DEFAULT
 }];
 

@@ -35,14 +35,14 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     name: "object",
     arity: -2,
     since: "2.2.3",
-    summary: "Holds the commands on how keys are stored.",
+    summary: "A container for object introspection commands.",
     complexity: "Depends on subcommand.",
     subcommands: &[
-        about_key("encoding", encoding, "2.2.3", "Names the internal form of a value."),
-        about_key("freq", freq, "4.0.0", "Tells how often a key is used, under an LFU policy."),
+        about_key("encoding", encoding, "2.2.3", "Returns the internal encoding of an object."),
+        about_key("freq", freq, "4.0.0", "Returns the logarithmic access frequency counter of an object."),
         Command { categories: &["@keyspace"], ..help::record(object_help, "6.2.0", "generic") },
-        about_key("idletime", idle_time, "2.2.3", "Tells the seconds since a key was last used."),
-        about_key("refcount", refcount, "2.2.3", "Tells the references to a value."),
+        about_key("idletime", idle_time, "2.2.3", "Returns the time since the last access to an object."),
+        about_key("refcount", refcount, "2.2.3", "Returns the reference count of a value of a key."),
     ],
     ..Command::DEFAULT
 }];

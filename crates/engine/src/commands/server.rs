@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         since: "2.0.0",
         group: "server",
-        summary: "Holds the commands on the configuration.",
+        summary: "A container for server configuration commands.",
         complexity: "Depends on subcommand.",
         subcommands: &[
             Command {
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 plan: Plan::Session(config_get),
                 since: "2.0.0",
                 group: "server",
-                summary: "Tells the values of settings.",
+                summary: "Returns the effective values of configuration parameters.",
                 complexity: "O(N) when N is the number of configuration parameters provided",
                 syntax: "parameter [parameter ...]",
                 ..Command::DEFAULT
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 scope: Scope::Nothing,
                 since: "2.0.0",
                 group: "server",
-                summary: "Sets the counters of INFO to zero on all shards.",
+                summary: "Resets the server's statistics.",
                 tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
                 ..Command::DEFAULT
             },
@@ -53,7 +53,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::Session(time),
         since: "2.6.0",
         group: "server",
-        summary: "Tells the server's time as Unix seconds and microseconds.",
+        summary: "Returns the server time.",
         tips: &["nondeterministic_output"],
         ..Command::DEFAULT
     },

@@ -21,7 +21,8 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     group: "server",
     summary: "Synchronously saves the database(s) to disk and shuts down the server.",
     complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
-    syntax: "[([NOSAVE | SAVE] [NOW] [FORCE] [SAFE] [FAILOVER]) | ABORT]",
+    syntax: "[([NOSAVE | SAVE] #save-selector [NOW] @7.0.0 [FORCE] @7.0.0 [SAFE] @9.0.0 [FAILOVER] @9.0.0) \
+        #save-selector-block | ABORT @7.0.0] #abort-selector",
     ..Command::DEFAULT
 }];
 

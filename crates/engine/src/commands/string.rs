@@ -21,7 +21,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: READ,
         plan: Plan::OneShard(get),
         group: "string",
-        summary: "Reads the string at a key.",
+        summary: "Returns the string value of a key.",
         syntax: "key",
         ..Command::DEFAULT
     },
@@ -32,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: &[KeySpec::all_from(1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))],
         plan: Plan::EachShard { part: mget, merge: Merge::InKeyOrder },
         group: "string",
-        summary: "Reads the strings at several keys at one moment.",
+        summary: "Atomically returns the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to retrieve.",
         syntax: "key [key ...]",
         tips: &["request_policy:multi_shard"],
@@ -47,9 +47,9 @@ pub(super) const COMMANDS: &[Command] = &[
         check: Some(check_mset),
         since: "1.0.1",
         group: "string",
-        summary: "Stores strings at several keys at one moment.",
+        summary: "Atomically creates or modifies the string values of one or more keys.",
         complexity: "O(N) where N is the number of keys to set.",
-        syntax: "key value [key value ...]",
+        syntax: "key value [key value ...] #data",
         tips: MULTI_SHARD,
         ..Command::DEFAULT
     },
@@ -62,9 +62,9 @@ pub(super) const COMMANDS: &[Command] = &[
         check: Some(check_msetnx),
         since: "1.0.1",
         group: "string",
-        summary: "Stores strings at several keys if none of them is there.",
+        summary: "Atomically modifies the string values of one or more keys only when all keys don't exist.",
         complexity: "O(N) where N is the number of keys to set.",
-        syntax: "key value [key value ...]",
+        syntax: "key value [key value ...] #data",
         ..Command::DEFAULT
     },
     Command {
@@ -75,7 +75,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(getdel),
         since: "6.2.0",
         group: "string",
-        summary: "Reads the string at a key and removes the key.",
+        summary: "Returns the string value of a key after deleting the key.",
         syntax: "key",
         ..Command::DEFAULT
     },
@@ -87,7 +87,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(strlen),
         since: "2.2.0",
         group: "string",
-        summary: "Tells the length of a string.",
+        summary: "Returns the length of a string value.",
         syntax: "key",
         ..Command::DEFAULT
     },
@@ -99,7 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(append),
         since: "2.0.0",
         group: "string",
-        summary: "Adds to the end of a string.",
+        summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
         syntax: "key value",
         ..Command::DEFAULT
     },
@@ -111,7 +111,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(getrange),
         since: "2.4.0",
         group: "string",
-        summary: "Reads a part of a string.",
+        summary: "Returns a substring of the string stored at a key.",
         complexity: "O(N) where N is the length of the returned string.",
         syntax: "key start end",
         ..Command::DEFAULT
@@ -123,7 +123,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: READ,
         plan: Plan::OneShard(getrange),
         group: "string",
-        summary: "The old name of GETRANGE.",
+        summary: "Returns a substring from a string value.",
         complexity: "O(N) where N is the length of the returned string.",
         syntax: "key start end",
         ..Command::DEFAULT
@@ -136,7 +136,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(setrange),
         since: "2.2.0",
         group: "string",
-        summary: "Overwrites a part of a string from an offset on.",
+        summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
         complexity: "O(N) where N is the length of the value.",
         syntax: "key offset value",
         ..Command::DEFAULT

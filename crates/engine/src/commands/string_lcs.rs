@@ -24,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     check: Some(|args: Args<'_>, _: &Settings| Options::parse(args).map(|_| ())),
     since: "7.0.0",
     group: "string",
-    summary: "Finds the longest common subsequence of two strings.",
+    summary: "Finds the longest common substring.",
     complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
     syntax: "key1 key2 [LEN] [IDX] [MINMATCHLEN min-match-len] [WITHMATCHLEN]",
     ..Command::DEFAULT

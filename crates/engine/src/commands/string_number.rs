@@ -33,24 +33,46 @@ const fn counts(
 }
 
 pub(super) const COMMANDS: &[Command] = &[
-    counts("incr", 2, |ctx, args, reply| add(ctx, args, reply, 1), "1.0.0", "key", "Adds one to a number."),
+    counts(
+        "incr",
+        2,
+        |ctx, args, reply| add(ctx, args, reply, 1),
+        "1.0.0",
+        "key",
+        "Increments the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
+    ),
     counts(
         "decr",
         2,
         |ctx, args, reply| add(ctx, args, reply, -1),
         "1.0.0",
         "key",
-        "Takes one from a number.",
+        "Decrements the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
     ),
-    counts("incrby", 3, incrby, "1.0.0", "key increment", "Adds to a number."),
-    counts("decrby", 3, decrby, "1.0.0", "key decrement", "Takes from a number."),
+    counts(
+        "incrby",
+        3,
+        incrby,
+        "1.0.0",
+        "key increment",
+        "Increments the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+    ),
+    counts(
+        "decrby",
+        3,
+        decrby,
+        "1.0.0",
+        "key decrement",
+        "Decrements the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+    ),
     counts(
         "incrbyfloat",
         3,
         incrbyfloat,
         "2.6.0",
         "key increment",
-        "Adds to a number that may have a fraction.",
+        "Increments the floating point value of a key by a number. Uses 0 as initial value if the key doesn't \
+            exist.",
     ),
 ];
 

@@ -37,8 +37,10 @@ pub(super) const COMMANDS: &[Command] = &[
         }],
         plan: Plan::OneShard(set),
         group: "string",
-        summary: "Stores a string at a key, under conditions and with a deadline if asked for.",
-        syntax: "key value [NX | XX | IFEQ comparison-value] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+        summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
+        syntax: "key value [NX @2.6.12 | XX @2.6.12 | IFEQ comparison-value @8.1.0] #condition [GET] @6.2.0 [EX seconds \
+            @2.6.12 | PX milliseconds @2.6.12 | EXAT unix-time-seconds @6.2.0 | PXAT unix-time-milliseconds @6.2.0 | \
+            KEEPTTL @6.0.0] #expiration",
         ..Command::DEFAULT
     },
     Command {
@@ -48,7 +50,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(1, KeyFlags::OW.with(KeyFlags::INSERT))],
         plan: Plan::OneShard(setnx),
         group: "string",
-        summary: "Stores a string if the key is not there.",
+        summary: "Sets the string value of a key only when the key doesn't exist.",
         syntax: "key value",
         ..Command::DEFAULT
     },
@@ -60,7 +62,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(|ctx, args, reply| setex(ctx, args, reply, "setex", 1000)),
         since: "2.0.0",
         group: "string",
-        summary: "Stores a string that vanishes after some seconds.",
+        summary: "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
         syntax: EXPIRY_SYNTAX,
         ..Command::DEFAULT
     },
@@ -72,7 +74,8 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(|ctx, args, reply| setex(ctx, args, reply, "psetex", 1)),
         since: "2.6.0",
         group: "string",
-        summary: "Stores a string that vanishes after some milliseconds.",
+        summary: "Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't \
+            exist.",
         syntax: "key milliseconds value",
         ..Command::DEFAULT
     },
@@ -83,7 +86,7 @@ pub(super) const COMMANDS: &[Command] = &[
         keys: &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
         plan: Plan::OneShard(getset),
         group: "string",
-        summary: "Stores a string and answers the one before.",
+        summary: "Returns the previous string value of a key after setting it to a new value.",
         syntax: "key value",
         ..Command::DEFAULT
     },
@@ -99,8 +102,9 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(getex),
         since: "6.2.0",
         group: "string",
-        summary: "Reads a string and changes its deadline.",
-        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
+        summary: "Returns the string value of a key after setting its expiration time.",
+        syntax: "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST] \
+            #expiration",
         ..Command::DEFAULT
     },
     Command {
@@ -118,9 +122,10 @@ pub(super) const COMMANDS: &[Command] = &[
         check: Some(check_msetex),
         since: "9.1.0",
         group: "string",
-        summary: "Stores strings at several keys with one deadline, under a condition on all of them.",
+        summary: "Atomically creates or modifies the string values of one or more keys, and optionally set their expiration.",
         complexity: "O(N) where N is the number of keys to set.",
-        syntax: "numkeys key value [key value ...] [NX | XX] [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL]",
+        syntax: "numkeys key value [key value ...] #data [NX | XX] #condition [EX seconds | PX milliseconds | EXAT \
+            unix-time-seconds | PXAT unix-time-milliseconds | KEEPTTL] #expiration",
         tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
         ..Command::DEFAULT
     },
@@ -132,7 +137,7 @@ pub(super) const COMMANDS: &[Command] = &[
         plan: Plan::OneShard(delifeq),
         since: "9.0.0",
         group: "string",
-        summary: "Removes a key if it holds the given string.",
+        summary: "Delete key if value matches string.",
         syntax: "key value",
         ..Command::DEFAULT
     },

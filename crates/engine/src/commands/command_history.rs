@@ -1,0 +1,139 @@
+//! What versions of Redis and Valkey changed about commands, for COMMAND DOCS: facts about them, in their own words.
+
+/// By full name, in the order of COMMAND DOCS: version and change.
+const HISTORY: &[(&str, &[(&str, &str)])] = &[
+    (
+        "client|kill",
+        &[
+            ("2.8.12", "Added new filter format."),
+            ("2.8.12", "`ID` option."),
+            ("3.2.0", "Added `master` type in for `TYPE` option."),
+            (
+                "5.0.0",
+                "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.",
+            ),
+            ("6.2.0", "`LADDR` option."),
+            ("8.0.0", "`MAXAGE` option."),
+            (
+                "8.0.0",
+                "Replaced `master` `TYPE` with `primary`. `master` still supported for backward compatibility.",
+            ),
+            ("8.1.0", "`ID` option accepts multiple IDs."),
+            (
+                "9.0.0",
+                "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, and IP. And negative filters \
+                        NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, \
+                        NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+            ),
+        ],
+    ),
+    (
+        "client|list",
+        &[
+            ("2.8.12", "Added unique client `id` field."),
+            ("5.0.0", "Added optional `TYPE` filter."),
+            ("6.0.0", "Added `user` field."),
+            (
+                "6.2.0",
+                "Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter.",
+            ),
+            ("7.0.0", "Added `resp`, `multi-mem`, `rbs` and `rbp` fields."),
+            ("7.0.3", "Added `ssub` field."),
+            (
+                "8.0.0",
+                "Replaced `master` `TYPE` with `primary`. `master` still supported for backward compatibility.",
+            ),
+            ("8.1.0", "Added filters USER, ADDR, LADDR, SKIPME, and MAXAGE."),
+            (
+                "9.0.0",
+                "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, and IP. And negative filters \
+                        NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, \
+                        NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+            ),
+        ],
+    ),
+    ("client|pause", &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")]),
+    ("command|info", &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")]),
+    ("config|get", &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")]),
+    ("exists", &[("3.0.3", "Accepts multiple `key` arguments.")]),
+    ("expire", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
+    ("expireat", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
+    (
+        "flushall",
+        &[
+            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+        ],
+    ),
+    (
+        "flushdb",
+        &[
+            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
+            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
+        ],
+    ),
+    (
+        "hello",
+        &[
+            (
+                "8.1.0",
+                "A new `availability_zone` field is added to the response if the `availability-zone` config is \
+                        set.",
+            ),
+            (
+                "6.2.0",
+                "`protover` made optional; when called without arguments the command reports the current \
+                        connection's context.",
+            ),
+        ],
+    ),
+    ("info", &[("7.0.0", "Added support for taking multiple section arguments.")]),
+    ("pexpire", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
+    ("pexpireat", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
+    ("pttl", &[("2.8.0", "Added the -2 reply.")]),
+    (
+        "renamenx",
+        &[(
+            "3.2.0",
+            "The command no longer returns an error when source and destination names are the same.",
+        )],
+    ),
+    ("scan", &[("6.0.0", "Added the `TYPE` subcommand.")]),
+    (
+        "set",
+        &[
+            ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
+            ("6.0.0", "Added the `KEEPTTL` option."),
+            ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
+            ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+            ("8.1.0", "Added the `IFEQ` option."),
+        ],
+    ),
+    (
+        "shutdown",
+        &[
+            ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
+            ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),
+        ],
+    ),
+    ("slowlog|get", &[("4.0.0", "Added client IP address, port and name to the reply.")]),
+    ("ttl", &[("2.8.0", "Added the -2 reply.")]),
+];
+
+/// The changes of a command, given by its full name.
+pub(super) fn history(name: &str) -> &'static [(&'static str, &'static str)] {
+    HISTORY.iter().find(|(other, _)| *other == name).map_or(&[], |(_, changes)| changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HISTORY;
+    use crate::commands::command_info::by_full_name;
+
+    #[test]
+    fn only_commands_have_a_history() {
+        for (name, changes) in HISTORY {
+            assert!(by_full_name(name.as_bytes()).is_some() && !changes.is_empty(), "{name}");
+        }
+    }
+}
