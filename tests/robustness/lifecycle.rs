@@ -1,7 +1,8 @@
-//! Ending: SIGTERM under load, a panicking command. Failures of the start: `tests/startup`.
+//! Ending: SIGTERM under load, SHUTDOWN, a panicking command; and clients that wait in vain. Failures of the start: `tests/startup`.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use crate::common::client::Outcome;
 use crate::common::server::{self, Server};
@@ -46,6 +47,50 @@ fn load(port: u16, number: usize, served: &AtomicUsize) {
             }
         }
         served.fetch_add(commands.len(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn shutdown_ends_the_server_and_has_no_reply() {
+    for (shards, line) in [(1, "SHUTDOWN"), (2, "SHUTDOWN NOSAVE NOW"), (5, "shutdown save force")] {
+        let mut server = Server::ours(shards);
+        let (mut client, mut other) = (server.client(), server.client());
+        let refused = client.run("SHUTDOWN SAVE NOSAVE");
+        assert!(refused.is_error(), "{refused:?}");
+        client.check("SHUTDOWN ABORT", "-ERR No shutdown in progress.\r\n");
+        other.check("SET a 1", "+OK\r\n");
+        client.write(&words::encode_all(&[words::parse("PING"), words::parse(line)])).expect("a connection");
+        assert_eq!(client.read_to_close().expect("a close"), b"+PONG\r\n", "{line}");
+        assert!(other.read_to_close().expect("a close").is_empty(), "{line}");
+        let status = server.await_exit(EXIT_MS_MAX).expect("an exit");
+        assert_eq!(status.code(), Some(0), "{line}: {status}, log:\n{}", server.log());
+    }
+}
+
+#[test]
+fn what_waits_in_vain_is_answered_on_an_idle_server_and_can_be_unblocked() {
+    const WAIT_MS: u128 = 300;
+    for shards in [1, 2, 5] {
+        let server = Server::ours(shards);
+        let (mut blocked, mut other) = (server.client(), server.client());
+        let began = Instant::now();
+        blocked.check(&format!("WAIT 1 {WAIT_MS}"), ":0\r\n");
+        let took_ms = began.elapsed().as_millis();
+        assert!((WAIT_MS..20 * WAIT_MS).contains(&took_ms), "{took_ms} ms");
+        let id = blocked.run("CLIENT ID").int();
+        blocked.write(b"WAIT 1 0\r\nPING\r\n").expect("a connection");
+        let unblocked = server::poll(10_000, || {
+            (other.run(&format!("CLIENT UNBLOCK {id} ERROR")).int() == 1).then_some(())
+        });
+        assert!(unblocked.is_some(), "nobody to unblock");
+        assert_eq!(
+            blocked.read(),
+            Outcome::Reply(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n".to_vec())
+        );
+        assert_eq!(blocked.read(), Outcome::Reply(b"+PONG\r\n".to_vec()));
+        // Blocked for ever: its end does no harm, and the server still ends.
+        blocked.write(b"WAITAOF 0 1 0\r\n").expect("a connection");
+        other.check("PING", "+PONG\r\n");
     }
 }
 
