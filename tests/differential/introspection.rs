@@ -241,3 +241,73 @@ fn by_name(list: Outcome) -> Vec<Outcome> {
     lines.sort_by_key(|line| line.split(' ').find(|word| word.starts_with("name=")));
     lines.iter().map(|line| Outcome::Reply(format!("+{line}\r\n").into_bytes())).collect()
 }
+
+/// Fields of Valkey's INFO that mean nothing here, by the letters they begin with: scripts, modules, TLS, forks and files,
+/// I/O threads, defragmentation, ACLs, eviction, and what Valkey says of its own build and loop.
+const NOT_HERE: &str = "valkey_ redis_git redis_build gcc_ process_supervised hz configured_hz clients_hz config_file \
+    availability_zone tls_ used_memory_lua used_memory_vm used_memory_scripts used_memory_functions number_of_ \
+    mem_replicas_repl mem_cluster_slot current_cow current_fork current_save rdb_ aof_ module_fork_last slot_migration \
+    module total_net_cluster instantaneous_input_repl instantaneous_output_repl expired_fields expired_stale \
+    expired_keys_with expired_time_cap expire_cycle evicted_scripts total_eviction current_eviction active_defrag \
+    total_active_defrag current_active_defrag unexpected_error dump_payload io_threaded reply_buffer \
+    eventloop_duration_cmd acl_access repl_backlog_size used_cpu_sys_main used_cpu_user_main used_active_time engine";
+
+/// Fields of an INFO reply, by section. What differs by number or command is left out.
+fn info_fields(client: &mut Client) -> BTreeMap<String, BTreeSet<String>> {
+    const BY_COMMAND: [&str; 3] = ["cmdstat_", "errorstat_", "latency_percentiles_"];
+    let text = client.run("INFO everything").text();
+    let mut sections: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut section = String::new();
+    for line in text.lines().map(str::trim) {
+        if let Some(heading) = line.strip_prefix("# ") {
+            section = heading.to_owned();
+            sections.entry(section.clone()).or_default();
+        } else if let Some((name, _)) = line.split_once(':')
+            && !BY_COMMAND.iter().any(|prefix| name.starts_with(prefix))
+        {
+            sections.entry(section.clone()).or_default().insert(name.to_owned());
+        }
+    }
+    sections
+}
+
+#[test]
+fn info_has_every_field_that_means_something_here() {
+    let Some(mut pair) = Pair::start(2) else { return };
+    for client in [&mut pair.ours, &mut pair.valkey] {
+        client.check("SET k v EX 100", "+OK\r\n");
+        client.run("NOSUCH");
+    }
+    let (ours, theirs) = (info_fields(&mut pair.ours), info_fields(&mut pair.valkey));
+    let mut unused: BTreeSet<&str> = NOT_HERE.split_whitespace().collect();
+    let mut missing = Vec::new();
+    for (section, names) in &theirs {
+        for name in names {
+            let known = ours.get(section).is_some_and(|ours| ours.contains(name));
+            let passed_over = NOT_HERE.split_whitespace().find(|prefix| name.starts_with(prefix));
+            if let Some(prefix) = passed_over {
+                unused.remove(prefix);
+            } else if !known {
+                missing.push(format!("{section}: {name}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "INFO lacks {missing:#?}");
+    assert!(unused.is_empty(), "nothing in Valkey's INFO begins with {unused:?}");
+}
+
+#[test]
+fn memory_stats_have_valkeys_fields() {
+    let Some(mut pair) = Pair::start(3) else { return };
+    let fields = |client: &mut Client| -> Vec<(String, &'static str)> {
+        client.check("SET k v EX 100", "+OK\r\n");
+        let kind = |value: &Value| match value {
+            Value::Map(_) => "map",
+            Value::Double(_) => "double",
+            _ => "other",
+        };
+        let pairs = client.run("MEMORY STATS").pairs();
+        pairs.iter().map(|(name, value)| (name.text(), kind(value))).collect()
+    };
+    assert_eq!(fields(&mut pair.ours), fields(&mut pair.valkey));
+}
