@@ -66,6 +66,11 @@ impl Node {
         self.core.after_change(session, id);
     }
 
+    /// Whether a command blocks this client.
+    pub fn is_blocked(&mut self, id: SessionId) -> bool {
+        self.sessions.get_mut(id).is_some_and(|session| session.client.wait.is_some())
+    }
+
     /// Clients that a command blocks.
     pub fn blocked_clients(&self) -> usize {
         self.sessions.iter().filter(|session| session.client.wait.is_some()).count()

@@ -185,7 +185,7 @@ fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form
     let allowed =
         condition.is_none() || ctx.find(key).is_some_and(|entry| condition.allows(entry.expiry(), deadline));
     let deadline = u64::try_from(deadline).unwrap_or(0);
-    let set = allowed && ctx.shard.keyspace.set_expiry(ctx.db, key, Some(deadline), ctx.now);
+    let set = allowed && ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, Some(deadline), ctx.now);
     reply.int(set.into());
     Ok(Flow::Done)
 }
@@ -231,7 +231,7 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     let key = ctx.key(args.at(1));
     let had_deadline = ctx.find(key).is_some_and(|entry| entry.expiry().is_some());
     if had_deadline {
-        ctx.shard.keyspace.set_expiry(ctx.db, key, None, ctx.now);
+        ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, None, ctx.now);
     }
     reply.int(had_deadline.into());
     Ok(Flow::Done)

@@ -156,12 +156,29 @@ mod tests {
             bench.now += 3000;
             assert_eq!(bench.run("OBJECT IDLETIME k\nOBJECT FREQ nokey"), ":3\nnil");
             assert!(bench.run("OBJECT FREQ k").starts_with("-ERR An LFU maxmemory policy is not selected"));
-            bench.configure(|settings| settings.maxmemory_policy = MaxmemoryPolicy::AllkeysLfu);
+            bench.configure(|settings| {
+                (settings.maxmemory_policy, settings.lfu_log_factor) = (MaxmemoryPolicy::AllkeysLfu, 0);
+            });
             assert!(bench.run("OBJECT IDLETIME k").starts_with("-ERR An LFU maxmemory policy is selected"));
             assert_eq!(
                 bench.run("SET new v\nOBJECT FREQ new\nGET new\nOBJECT FREQ new"),
                 "+OK\n:5\n\"v\"\n:6"
             );
+            for (line, frequency) in [
+                ("APPEND new x", 7),
+                ("EXPIRE new 100", 8),
+                ("SETRANGE new 0 y", 9),
+                ("COPY new copy", 10),
+                ("SET new z KEEPTTL", 11),
+                ("EXISTS new", 11),
+                ("PERSIST new", 12),
+                ("TOUCH new", 13),
+                ("RENAME new renamed", 5),
+            ] {
+                bench.run(line);
+                let key = if line.starts_with("RENAME") { "renamed" } else { "new" };
+                assert_eq!(bench.run(&format!("OBJECT FREQ {key}")), format!(":{frequency}"), "{line}");
+            }
         }
     }
 }

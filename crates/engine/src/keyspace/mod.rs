@@ -142,6 +142,12 @@ impl Keyspace {
         entry
     }
 
+    /// The entry of a key that is about to be changed, which is an access unless the client wants none.
+    #[inline]
+    pub fn find_to_change(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
+        if self.no_touch { self.find(db, key, now) } else { self.find_to_use(db, key, now) }
+    }
+
     /// Whether the key is there and has not expired.
     pub fn contains(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
         self.find(db, key, now).is_some()
@@ -203,9 +209,25 @@ impl Keyspace {
         if expiry.is_some_and(|at| at <= now) {
             return self.remove(db, key, now);
         }
-        if self.find(db, key, now).is_none() {
-            return false;
+        self.find(db, key, now).is_some() && self.change_expiry(db, key, expiry, now)
+    }
+
+    /// The same, and is an access to a key that stays.
+    pub fn use_and_set_expiry(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        expiry: Option<Millis>,
+        now: Millis,
+    ) -> bool {
+        if expiry.is_some_and(|at| at <= now) {
+            return self.remove(db, key, now);
         }
+        self.find_to_change(db, key, now).is_some() && self.change_expiry(db, key, expiry, now)
+    }
+
+    /// For a key that is there.
+    fn change_expiry(&mut self, db: usize, key: Key<'_>, expiry: Option<Millis>, now: Millis) -> bool {
         self.expired += self.dbs[db].set_expiry(key, expiry, now, &self.hasher);
         true
     }

@@ -69,9 +69,11 @@ impl Net {
         let now_s = turn.now_s();
         let Some(connection) = self.connections.at(idx) else { return };
         let quiet_s = now_s.saturating_sub(connection.active_s);
-        let expired = self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s;
-        let abandoned = connection.phase == Phase::Ending && quiet_s >= ENDING_S;
         let id = connection.id;
+        // Who waits for the server is not idle.
+        let expired =
+            self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s && !turn.node.is_blocked(id);
+        let abandoned = connection.phase == Phase::Ending && quiet_s >= ENDING_S;
         if expired || abandoned {
             return self.close(id, turn);
         }
