@@ -53,12 +53,9 @@ mod tests {
     #[test]
     fn a_process_has_memory_and_time() {
         let info = read();
-        assert!(
-            info.rss_bytes > 100_000
-                && info.rss_peak_bytes >= info.rss_bytes
-                && info.memory_bytes > info.rss_peak_bytes,
-            "{info:?}"
-        );
+        // The kernel counts the peak on its own: it may lag a little behind the present size.
+        let sizes = [info.rss_bytes, info.rss_peak_bytes];
+        assert!(sizes.iter().all(|size| (100_000..info.memory_bytes).contains(size)), "{info:?}");
         assert_eq!(
             cpu_us("1 (a) b) S 1 2 3 4 5 6 7 8 9 10 300 200 6 4 0").map(|[a, b, c, d]| [
                 a * 2 == b * 3,
