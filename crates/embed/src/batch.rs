@@ -18,6 +18,9 @@ use crate::shapes::checked;
 /// Commands in one message. A turn of a shard must stay short, so a batch with more for one shard takes several messages.
 const COMMANDS_PER_MESSAGE: usize = 1024;
 
+/// Commands for which each message has memory from the start.
+const RESERVED: usize = 32;
+
 /// Commands that are sent together: one message to each shard concerned. With more than 1024 commands for one shard it takes
 /// further rounds.
 ///
@@ -154,7 +157,11 @@ impl Batch {
         let db = self.db;
         let parts = &mut self.phases.last_mut().expect("there is one").parts;
         let at = parts.iter().position(|part| part.shard == shard).unwrap_or_else(|| {
-            parts.push(Part { shard, calls: Calls::new(db), places: Vec::new() });
+            parts.push(Part {
+                shard,
+                calls: Calls::with_capacity(db, RESERVED),
+                places: Vec::with_capacity(RESERVED),
+            });
             parts.len() - 1
         });
         parts[at].places.push(place);

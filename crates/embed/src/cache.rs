@@ -134,7 +134,7 @@ impl Cache {
     /// Sets a key to a value that is not copied from 16 KiB on.
     pub fn set_shared(&self, key: impl AsRef<[u8]>, value: Bytes) -> Call<()> {
         let key = key.as_ref();
-        let mut calls = Calls::new(self.db);
+        let mut calls = Calls::with_capacity(self.db, 1);
         calls.word(b"SET");
         calls.word(key);
         calls.shared(value);
@@ -244,7 +244,7 @@ impl Cache {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn execute(&self, words: &[impl AsRef<[u8]>]) -> Call<Frame> {
-        let mut calls = Calls::new(self.db);
+        let mut calls = Calls::with_capacity(self.db, 1);
         for word in words {
             calls.word(word.as_ref());
         }
@@ -298,7 +298,7 @@ impl Cache {
 impl Cache {
     /// A command of one key, which stands between the words before and those after it.
     fn keyed<T>(&self, key: &[u8], before: &[&[u8]], after: &[&[u8]], shape: Shape<Reply, T>) -> Call<T> {
-        let mut calls = Calls::new(self.db);
+        let mut calls = Calls::with_capacity(self.db, 1);
         for word in before {
             calls.word(word);
         }
@@ -318,7 +318,7 @@ impl Cache {
         write: impl Fn(&mut Calls, I),
         shape: Shape<Reply, T>,
     ) -> Call<T> {
-        let mut calls = Calls::new(self.db);
+        let mut calls = Calls::with_capacity(self.db, 1);
         calls.word(name);
         for item in items {
             write(&mut calls, item);

@@ -21,6 +21,11 @@ use corelane_resp::{Proto, Reply, Span, encode_command};
 
 /// Words of this length and more get an allocation of their own, which becomes the stored value.
 const SHARED_LEN_MIN: usize = 16 << 10;
+/// Bytes and words of a usual command, for reservations.
+const COMMAND_LEN_GUESS: usize = 48;
+const COMMAND_WORDS_GUESS: usize = 3;
+/// Bytes of a usual reply in a batch.
+const REPLY_LEN_GUESS: usize = 64;
 /// Bytes that the shorter words of one message may have together, so that their places fit into 32 bits.
 const DATA_LEN_MAX: usize = 1 << 30;
 
@@ -43,6 +48,18 @@ impl Calls {
     #[must_use]
     pub fn new(db: usize) -> Self {
         Self { db, ..Self::default() }
+    }
+
+    /// The same, with memory for that many commands of a few short words each.
+    #[must_use]
+    pub fn with_capacity(db: usize, commands: usize) -> Self {
+        Self {
+            db,
+            data: Vec::with_capacity(commands * COMMAND_LEN_GUESS),
+            spans: Vec::with_capacity(commands * COMMAND_WORDS_GUESS),
+            owned: Vec::new(),
+            ends: Vec::with_capacity(commands),
+        }
     }
 
     /// How many commands there are.
@@ -222,6 +239,9 @@ impl Node {
         if let Some(session) = self.sessions.get_mut(id) {
             session.client.proto = Proto::Resp3;
             session.client.db = calls.db;
+            if calls.len() > 1 {
+                session.out.buf.reserve(calls.len().min(PIECE_CALLS) * REPLY_LEN_GUESS);
+            }
             self.core.shard.timing.begin();
             self.core.run_calls(&mut self.coordinator, &mut self.participant, session, id, calls, now);
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::frame::{DecodeError, Frame, Item, Nest, decode, item};
+use crate::frame::{DecodeError, Frame, Item, Nest, item};
 use crate::reply::{Reply, Splice};
 
 /// Bytes around the digits of a bulk's head.
@@ -34,11 +34,6 @@ impl Frames {
     /// The bytes are no reply.
     #[expect(clippy::should_implement_trait, reason = "an iterator would go on after an error")]
     pub fn next(&mut self) -> Result<Option<Frame>, DecodeError> {
-        if self.splices.is_empty() {
-            let Some((frame, len)) = decode(&self.flat[self.pos..])? else { return Ok(None) };
-            self.pos += len;
-            return Ok(Some(frame));
-        }
         let mut nest = Nest::default();
         loop {
             let Some(part) = self.part()? else { return Ok(None) };

@@ -81,7 +81,7 @@ pub(crate) fn by_index(index: u16) -> &'static Command {
     &FAMILIES[usize::from(index >> 8)][usize::from(index & 0xFF)]
 }
 
-/// Numbers all commands and subcommands, from 0 on, in the order of [`numbered`].
+/// Numbers all commands and subcommands, from 0 on, in the order of `numbered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandNumber(pub u16);
 
