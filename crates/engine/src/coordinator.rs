@@ -4,9 +4,10 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::{Command, Plan};
-use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard};
+use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard, write_error};
 use crate::dispatch::needs_all_shards;
 use crate::execute::{merge_parts, shard_of};
+use crate::failover::SHARD_FAILED;
 use crate::journal::Ended;
 use crate::keyspace::Millis;
 use crate::message::{LockRequest, TxId, TxMessage};
@@ -38,6 +39,7 @@ struct Part {
 }
 
 struct Tx {
+    id: TxId,
     session: SessionId,
     client_id: u64,
     command: &'static Command,
@@ -67,6 +69,12 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
+    /// The transactions in which a shard takes part.
+    pub(crate) fn with_part_on(&self, shard: ShardId) -> impl Iterator<Item = TxId> {
+        let takes_part = move |tx: &&Tx| tx.parts.iter().any(|part| part.shard == shard);
+        self.txs.values().filter(takes_part).map(|tx| tx.id)
+    }
+
     /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
     pub(crate) fn sole_owner(&self, shard: &Shard, command: &Command, args: Args<'_>) -> Option<ShardId> {
         if needs_all_shards(command) {
@@ -93,6 +101,7 @@ impl Coordinator {
         self.next += 1;
         let parts = divide(shard, command, args.args());
         let tx = Tx {
+            id,
             session,
             client_id: client.id,
             command,
@@ -264,6 +273,18 @@ impl Node {
         }
     }
 
+    /// A shard that takes part has failed: no further answer counts.
+    pub(crate) fn on_lost(&mut self, id: TxId) {
+        let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
+        for part in &tx.parts {
+            self.core.send(part.shard, TxMessage::Release(id));
+        }
+        let mut reply = Reply::new(tx.proto);
+        write_error(&SHARD_FAILED, &mut reply);
+        self.core.shard.stats.count_error(&reply.buf);
+        self.answer_transaction(tx.session, &mut reply);
+    }
+
     /// Answers the client, and lets go of what is still held.
     fn finish(&mut self, id: TxId, reply: Option<Reply>, now: Millis) {
         let Some(mut tx) = self.coordinator.txs.remove(&id.number) else { return };
@@ -283,13 +304,17 @@ impl Node {
             reply
         });
         self.account(&tx, &reply, now);
-        let Some(session) = self.sessions.get_mut(tx.session) else { return };
+        self.answer_transaction(tx.session, &mut reply);
+    }
+
+    fn answer_transaction(&mut self, id: SessionId, reply: &mut Reply) {
+        let Some(session) = self.sessions.get_mut(id) else { return };
         session.in_transaction = false;
         session.client.transaction_ended();
         if !session.client.modes.mutes() {
-            session.out.append(&mut reply);
+            session.out.append(reply);
         }
-        self.core.after_change(session, tx.session);
+        self.core.after_change(session, id);
     }
 
     /// Counts a command over several shards, once: its time is that of all its parts, and of making one reply of theirs.

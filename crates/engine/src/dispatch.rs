@@ -8,6 +8,7 @@ use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
 use crate::errors::Error;
 use crate::execute::{run_whole, shard_of};
+use crate::failover::SHARD_FAILED;
 use crate::keyspace::{Millis, WARM_MAX};
 use crate::message::{Batch, RequestHead};
 use crate::modes::Modes;
@@ -291,7 +292,7 @@ impl Core {
         self.answer(session, |_, _, _| Err(error));
     }
 
-    fn run_command(
+    pub(crate) fn run_command(
         &mut self,
         peers: &mut Peers<'_>,
         session: &mut Session,
@@ -430,6 +431,8 @@ impl Core {
         };
         if owner == self.shard.me {
             self.run_here(peers.participant, session, id, command, args, now);
+        } else if self.has_failed(owner) {
+            self.answer(session, |_, _, _| Err(SHARD_FAILED));
         } else {
             let head = self.head(session, id, args);
             self.shard.stats.hops_out += 1;

@@ -12,8 +12,10 @@ mod coordinator;
 mod ctx;
 mod digest;
 mod dispatch;
+mod embedded;
 mod errors;
 mod execute;
+mod failover;
 mod glob;
 mod histogram;
 mod input;
@@ -21,6 +23,7 @@ mod intents;
 mod journal;
 mod keyspace;
 mod latency_monitor;
+mod local;
 mod memory;
 mod message;
 mod modes;
@@ -48,6 +51,7 @@ pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
     SessionCtx, Shard, ShardReport,
 };
+pub use embedded::{Called, Calls, Route, Router};
 pub use errors::Error;
 pub use glob::glob_match;
 pub use histogram::Histogram;
@@ -58,6 +62,7 @@ pub use keyspace::{
     NewValue, ScanPosition, StringForm, Value,
 };
 pub use latency_monitor::LatencyPart;
+pub use local::{Local, LocalError, Task};
 pub use memory::{DbMemory, ServerMemory, ShardMemory};
 pub use message::Batch;
 pub use modes::Modes;

@@ -280,6 +280,8 @@ pub enum TxMessage {
     Ran(TxId, PartResult),
     /// Let the intents go.
     Release(TxId),
+    /// From a coordinator to itself: a shard that takes part has failed.
+    Lost(TxId),
 }
 
 impl RequestHead {

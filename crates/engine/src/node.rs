@@ -87,6 +87,10 @@ pub(crate) struct Core {
     /// Sessions whose output waits for replies of other shards, and since when the first of them does.
     pub(crate) withheld: Vec<SessionId>,
     pub(crate) withheld_since: Millis,
+    /// Sessions of the embedding program with all their replies.
+    pub(crate) answered: Vec<SessionId>,
+    /// Other shards that have failed.
+    pub(crate) failed: Vec<ShardId>,
     /// Sessions that can go on with what they have.
     pub(crate) resume: Vec<SessionId>,
     /// Sessions whose input is run on in later turns.
@@ -146,6 +150,8 @@ impl Node {
             dirty: Vec::new(),
             withheld: Vec::new(),
             withheld_since: 0,
+            answered: Vec::new(),
+            failed: Vec::new(),
             resume: Vec::new(),
             later: VecDeque::new(),
             paused: VecDeque::new(),
@@ -439,7 +445,8 @@ impl Core {
     #[inline]
     pub(crate) fn after_change(&mut self, session: &mut Session, id: SessionId) {
         let settings = &self.shard.settings;
-        if settings.output_buffer_limit != 0 && session.output_len() > settings.output_buffer_limit {
+        let limit = settings.output_buffer_limit;
+        if limit != 0 && session.output_len() > limit && !session.embedded {
             self.shard.stats.output_limit_disconnections += u64::from(session.client.close.is_none());
             session.client.close = Some(CloseWhen::Now);
         }
@@ -447,6 +454,10 @@ impl Core {
         if !session.resuming && session.has_work() && session.can_run(backlog_max) {
             session.resuming = true;
             self.resume.push(id);
+        }
+        if session.embedded {
+            self.answered.extend(session.is_settled().then_some(id));
+            return;
         }
         let withhold = session.may_withhold();
         if withhold && !session.withheld && !session.out.is_empty() {
@@ -482,6 +493,8 @@ impl Core {
     pub(crate) fn send(&mut self, to: ShardId, message: TxMessage) {
         if to == self.shard.me {
             self.local.push_back(message);
+        } else if self.has_failed(to) {
+            self.bounce(&message);
         } else {
             self.outboxes[usize::from(to.0)].txs.push(message);
         }

@@ -10,6 +10,7 @@ use crate::execute::{PartRun, run_part, run_whole};
 use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
 use crate::journal::Ended;
 use crate::keyspace::Millis;
+use crate::local::Task;
 use crate::message::{LockRequest, RequestHead, TxId, TxMessage};
 use crate::node::Node;
 use crate::slot::ShardId;
@@ -26,9 +27,18 @@ pub(crate) struct Origin {
 }
 
 /// What a ticket is for.
-enum Waiter {
+pub(crate) enum Waiter {
     Tx(TxId),
-    Single { origin: Origin, command: &'static Command, args: OwnedArgs },
+    Single {
+        origin: Origin,
+        command: &'static Command,
+        args: OwnedArgs,
+    },
+    /// Runs under its ticket for the whole shard.
+    Task {
+        db: usize,
+        task: Task,
+    },
 }
 
 /// A transaction that holds intents here, or waits for them.
@@ -57,12 +67,12 @@ struct Stage {
 /// The participant's state of one shard.
 #[derive(Default)]
 pub(crate) struct Participant {
-    intents: Intents,
-    waiters: HashMap<Ticket, Waiter>,
+    pub(crate) intents: Intents,
+    pub(crate) waiters: HashMap<Ticket, Waiter>,
     held: HashMap<TxId, Held>,
     jobs: VecDeque<Job>,
     /// Tickets granted whose commands are still to be run; they hold their intents.
-    granted: VecDeque<Ticket>,
+    pub(crate) granted: VecDeque<Ticket>,
 }
 
 fn mode_of(command: &Command) -> Mode {
@@ -105,6 +115,11 @@ impl Participant {
         self.waiters.insert(ticket, Waiter::Single { origin, command, args: args.to_owned() });
     }
 
+    /// The transactions of another shard that hold intents here, or wait for them.
+    pub(crate) fn held_for(&self, coordinator: ShardId) -> Vec<TxId> {
+        self.held.keys().filter(|tx| tx.coordinator == coordinator).copied().collect()
+    }
+
     /// Whether a part is being run in steps.
     pub(crate) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
@@ -129,6 +144,7 @@ impl Node {
             TxMessage::Granted(tx, result) => self.on_granted(from, tx, result, now),
             TxMessage::Refused(tx) => self.on_refused(tx, now),
             TxMessage::Ran(tx, result) => self.on_ran(from, tx, result, now),
+            TxMessage::Lost(tx) => self.on_lost(tx),
         }
     }
 
@@ -273,6 +289,8 @@ impl Node {
     fn on_release(&mut self, tx: TxId) {
         let Some(held) = self.participant.held.remove(&tx) else { return };
         if let Some(ticket) = held.ticket {
+            // One that was never granted need not be: its coordinator has given up.
+            self.participant.waiters.remove(&ticket);
             self.release(ticket);
         }
     }
@@ -291,6 +309,10 @@ impl Node {
             Some(Waiter::Tx(tx)) => self.grant(tx, now),
             Some(Waiter::Single { origin, command, args }) => {
                 self.run_parked(origin, command, args.args(), now);
+                self.release(ticket);
+            }
+            Some(Waiter::Task { db, task }) => {
+                self.run_task(db, task, now);
                 self.release(ticket);
             }
             None => {}

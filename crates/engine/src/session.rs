@@ -235,6 +235,9 @@ pub struct Session {
     pub(crate) held_up: bool,
     /// What the runtime was last told.
     reading: bool,
+    /// Belongs to the embedding program instead of a connection: other clients do not see it, and its replies are taken
+    /// when all are there.
+    pub(crate) embedded: bool,
 }
 
 /// What the runtime has to do for a session.
@@ -270,6 +273,7 @@ impl Session {
             resuming: false,
             held_up: false,
             reading: true,
+            embedded: false,
         }
     }
 
@@ -306,7 +310,7 @@ impl Session {
             && self.client.close.is_none()
             && self.client.wait.is_none()
             && (self.order.is_empty() || self.order.len() < OWED_MAX && self.owed_len <= OWED_LEN_MAX)
-            && self.output_len() + self.order.held_len() <= output_backlog_max
+            && (self.output_len() + self.order.held_len() <= output_backlog_max || self.embedded)
     }
 
     /// A place for the reply to a command that is sent away with so many bytes of arguments: its sequence number.
@@ -317,6 +321,19 @@ impl Session {
         }
         self.owed_len += args_len;
         self.order.reserve(self.client.modes.mutes())
+    }
+
+    /// Keeps commands that cannot be run yet.
+    pub(crate) fn hold(&mut self, input: &[u8]) {
+        self.input.push(input);
+        self.held_up = true;
+    }
+
+    /// Whether everything it was asked has been answered, or will never be.
+    pub(crate) fn is_settled(&self) -> bool {
+        let waits = self.in_transaction || self.client.wait.is_some() || self.resuming;
+        let idle = self.order.is_empty() && !waits && !self.has_work();
+        idle || self.client.close.is_some()
     }
 
     /// Whether there is something to run once it may be.
@@ -453,6 +470,8 @@ impl ClientCounts {
 #[derive(Debug, Default)]
 pub struct Sessions {
     slab: Slab<(u32, Session)>,
+    /// How many of them are the embedding program's.
+    embedded: usize,
     generation: u32,
     opened: u64,
 }
@@ -460,24 +479,25 @@ pub struct Sessions {
 impl Sessions {
     /// Connections open.
     pub fn len(&self) -> usize {
-        self.slab.len()
+        self.slab.len() - self.embedded
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.slab.is_empty()
+        self.len() == 0
     }
 
-    /// All of them.
+    /// All but those of the embedding program.
     pub fn iter(&self) -> impl Iterator<Item = &Session> {
-        self.slab.iter().map(|(_, (_, session))| session)
+        self.slab.iter().map(|(_, (_, session))| session).filter(|session| !session.embedded)
     }
 
-    /// All of them with their names.
+    /// The same with their names.
     pub fn iter_ids(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        self.slab.iter().map(|(idx, (generation, session))| {
+        let all = self.slab.iter().map(|(idx, (generation, session))| {
             (SessionId { idx: idx as u32, generation: *generation }, session)
-        })
+        });
+        all.filter(|(_, session)| !session.embedded)
     }
 
     /// A session, unless it has been closed.
@@ -515,10 +535,24 @@ impl Sessions {
         SessionId { idx, generation: self.generation }
     }
 
-    pub(crate) fn close(&mut self, id: SessionId) -> bool {
-        if self.get_mut(id).is_none() {
-            return false;
+    /// A session of the embedding program.
+    pub(crate) fn open_embedded(&mut self, now: Millis, shard: u16, shards: u16) -> SessionId {
+        let id = self.open(Peer::default(), now, shard, shards);
+        if let Some(session) = self.get_mut(id) {
+            session.embedded = true;
+            self.embedded += 1;
         }
+        id
+    }
+
+    /// The connections that replies of other shards are owed to.
+    pub(crate) fn owed(&self) -> Vec<SessionId> {
+        self.iter_ids().filter(|(_, session)| !session.order.is_empty()).map(|(id, _)| id).collect()
+    }
+
+    pub(crate) fn close(&mut self, id: SessionId) -> bool {
+        let Some(session) = self.get_mut(id) else { return false };
+        self.embedded -= usize::from(session.embedded);
         self.slab.remove(id.idx as usize);
         true
     }

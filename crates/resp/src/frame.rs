@@ -109,35 +109,53 @@ pub fn decode(input: &[u8]) -> Result<Option<(Frame, usize)>, DecodeError> {
     if frame_len(input)?.is_none() {
         return Ok(None);
     }
-    let mut open: Vec<Building> = Vec::new();
+    let mut nest = Nest::default();
     let mut pos = 0;
     while let Some((item, next)) = item(input, pos)? {
         pos = next;
-        let mut frame = match item {
-            Item::Aggregate(kind, count) => {
-                let building = Building::new(kind, count);
-                if building.missing > 0 {
-                    open.push(building);
-                    continue;
-                }
-                building.finish()
-            }
-            leaf => leaf.into_frame(),
+        let done = match item {
+            Item::Aggregate(kind, count) => nest.open(kind, count)?,
+            leaf => nest.add(leaf.into_frame()),
         };
-        loop {
-            let Some(parent) = open.last_mut() else {
-                return Ok(Some((frame, pos)));
-            };
-            parent.items.push(frame);
-            parent.missing -= 1;
-            if parent.missing > 0 {
-                break;
-            }
-            let Some(complete) = open.pop() else { break };
-            frame = complete.finish();
+        if let Some(frame) = done {
+            return Ok(Some((frame, pos)));
         }
     }
     Ok(None)
+}
+
+/// Aggregates within each other that are being built.
+#[derive(Default)]
+pub(crate) struct Nest {
+    open: Vec<Building>,
+}
+
+impl Nest {
+    /// Begins an aggregate; returns the outermost frame if it is complete thereby.
+    pub(crate) fn open(&mut self, kind: Kind, count: u64) -> Result<Option<Frame>, DecodeError> {
+        let building = Building::new(kind, count);
+        if building.missing == 0 {
+            return Ok(self.add(building.finish()));
+        }
+        if self.open.len() == DEPTH_MAX {
+            return Err(DecodeError::TooDeep);
+        }
+        self.open.push(building);
+        Ok(None)
+    }
+
+    /// Adds a complete frame; returns the outermost one if it is complete thereby.
+    pub(crate) fn add(&mut self, mut frame: Frame) -> Option<Frame> {
+        loop {
+            let Some(parent) = self.open.last_mut() else { return Some(frame) };
+            parent.items.push(frame);
+            parent.missing -= 1;
+            if parent.missing > 0 {
+                return None;
+            }
+            frame = self.open.pop()?.finish();
+        }
+    }
 }
 
 /// The length in bytes of the reply at the start of `input`, or `None` while it is incomplete. Accepts exactly what
@@ -176,7 +194,7 @@ pub fn frame_len(input: &[u8]) -> Result<Option<usize>, DecodeError> {
 
 /// The kinds of aggregates.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+pub(crate) enum Kind {
     Array,
     Map,
     Set,
@@ -234,7 +252,7 @@ fn pairs(items: Vec<Frame>) -> Vec<(Frame, Frame)> {
 }
 
 /// One head or leaf, with its bytes where they lie.
-enum Item<'a> {
+pub(crate) enum Item<'a> {
     Simple(&'a [u8]),
     Error(&'a [u8]),
     Int(i64),
@@ -249,7 +267,7 @@ enum Item<'a> {
 
 impl Item<'_> {
     /// A leaf as a frame; a head as if it had no elements.
-    fn into_frame(self) -> Frame {
+    pub(crate) fn into_frame(self) -> Frame {
         match self {
             Self::Simple(text) => Frame::Simple(Bytes::copy_from_slice(text)),
             Self::Error(text) => Frame::Error(Bytes::copy_from_slice(text)),
@@ -266,7 +284,7 @@ impl Item<'_> {
 }
 
 /// The head or leaf at `pos` and the position after it; `None` where it is incomplete.
-fn item(input: &[u8], pos: usize) -> Result<Option<(Item<'_>, usize)>, DecodeError> {
+pub(crate) fn item(input: &[u8], pos: usize) -> Result<Option<(Item<'_>, usize)>, DecodeError> {
     let Some((&kind, rest)) = input.get(pos..).and_then(<[u8]>::split_first) else {
         return Ok(None);
     };

@@ -9,11 +9,13 @@
 mod double;
 mod error;
 mod frame;
+mod frames;
 mod inline;
 mod reply;
 mod request;
 
 pub use error::ProtocolError;
 pub use frame::{DecodeError, Frame, decode, encode_command, frame_len};
+pub use frames::Frames;
 pub use reply::{Mark, Proto, Reply, SPLICE_LEN_MIN, Splice};
 pub use request::{Limits, Parser, Span, Step};

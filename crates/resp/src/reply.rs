@@ -339,6 +339,11 @@ impl Reply {
         self.spliced_len += flat.len();
     }
 
+    /// The flat bytes, and the shared payloads in order.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<Splice>) {
+        (self.buf, self.splices)
+    }
+
     /// Takes the content out and leaves an empty reply in the same protocol.
     pub fn take(&mut self) -> Self {
         let proto = self.proto;

@@ -13,7 +13,7 @@ use crate::listen::{Accept, ListenError, Listeners, listen};
 use crate::notify::ServiceManager;
 use crate::options::ServerOptions;
 use crate::preflight::{PreflightError, preflight};
-use crate::server::{ServeError, Server, ServerPlan, ShardPlan};
+use crate::server::{ServeError, Server, ServerPlan, ShardPlan, Tenancy};
 use crate::signals::StopSignals;
 use crate::topology::{Layout, Machine, Placement, TopologyError, place, ranges};
 
@@ -74,6 +74,7 @@ impl Host {
             timeout_s: options.timeout_s,
             tcp_keepalive_s: options.tcp_keepalive_s,
             busy_poll: Duration::from_micros(options.busy_poll_us.into()),
+            tenancy: Tenancy::Owner,
         };
         let server = Server::start(plan)?;
         let manager = ServiceManager::of_this_process();

@@ -26,6 +26,9 @@ pub mod listen;
 mod signals;
 
 #[cfg(not(loom))]
+pub mod visit;
+
+#[cfg(not(loom))]
 mod notify;
 
 #[cfg(not(loom))]

@@ -20,6 +20,8 @@ const CLIENTS_MIN: u32 = 32;
 const PROCESS_DESCRIPTORS: u64 = 32;
 /// Descriptors of one shard: 4 rings, their and the mesh's events, helper threads' pipes, listeners.
 const SHARD_DESCRIPTORS: u64 = 24;
+/// The same without an executor: a ring, three events, listeners.
+const GUEST_SHARD_DESCRIPTORS: u64 = 8;
 
 /// Why this machine cannot run the server.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -154,6 +156,17 @@ pub fn raise_memlock() -> Result<u64, PreflightError> {
         return Err(PreflightError::Memlock { limit_kib: limit >> 10 });
     }
     Ok(limit)
+}
+
+/// Checks what shards without executors need, and changes nothing: for a program that owns its limits.
+///
+/// # Errors
+/// The first thing that makes shards impossible.
+pub fn check_guest(shards: usize) -> Result<(), PreflightError> {
+    check_kernel(&kernel_release())?;
+    let (limit, hard) = limit_of(libc::RLIMIT_NOFILE);
+    clients_that_fit(limit, hard, GUEST_SHARD_DESCRIPTORS * shards as u64, CLIENTS_MIN)?;
+    check_io_uring()
 }
 
 /// The kernel's version, as `uname -r` says it; empty where it is hidden.

@@ -4,8 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -17,8 +19,11 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
-use crate::shard_loop::{ShardLoop, ShardMail, install_hook};
+use crate::shard_loop::{LoopError, ShardLoop, ShardMail, install_hook};
+use crate::signals::block_all_here;
 use crate::ticks::ticks;
+use crate::topology::bind_here;
+use crate::visit::Doorway;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
 const IO_MEMORY: usize = 64 << 10;
@@ -42,6 +47,21 @@ pub struct ServerPlan {
     pub tcp_keepalive_s: u32,
     /// How long a shard without work spins before it sleeps.
     pub busy_poll: Duration,
+    /// Whose process it is.
+    pub tenancy: Tenancy,
+}
+
+/// Whose process the shards run in.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub enum Tenancy {
+    /// Ours: a panic ends it, and it does without transparent huge pages.
+    Owner,
+    /// Another program's, which reaches the shards through [`Server::doorway`]. Nothing of the process is changed, its signals
+    /// are left to its own threads, a panic costs one shard, and the shards do without glommio.
+    Guest {
+        /// Visits that may wait at each shard.
+        gate_slots: usize,
+    },
 }
 
 /// What one shard is given.
@@ -78,6 +98,7 @@ impl ServerPlan {
             timeout_s: 0,
             tcp_keepalive_s: 300,
             busy_poll: Duration::ZERO,
+            tenancy: Tenancy::Owner,
         };
         Ok((plan, address))
     }
@@ -115,6 +136,14 @@ pub enum ServeError {
         #[source]
         error: io::Error,
     },
+    /// A command or a closure panicked; that shard's keys are lost, the others have gone on.
+    #[error("shard {shard} failed: panic in {command}")]
+    Panic {
+        /// Which shard.
+        shard: usize,
+        /// What was being run.
+        command: &'static str,
+    },
     /// A shard's thread is gone without a word.
     #[error("shard {shard} ended unexpectedly")]
     Gone {
@@ -126,6 +155,7 @@ pub enum ServeError {
 /// A running server. Dropping it leaves the server running; see [`Server::stop`].
 pub struct Server {
     mesh: Mesh,
+    doorway: Option<Doorway>,
     threads: Vec<JoinHandle<Result<(), ServeError>>>,
 }
 
@@ -141,15 +171,21 @@ impl Server {
     /// # Errors
     /// The first failure of any shard; the others have been stopped.
     pub fn start(plan: ServerPlan) -> Result<Self, ServeError> {
-        install_hook();
         register_membarrier();
-        refuse_huge_pages();
         let shards = plan.shards.len();
-        let (mesh, ends) = Mesh::build(shards).map_err(ServeError::Mesh)?;
+        let (mesh, mut ends) = Mesh::build(shards).map_err(ServeError::Mesh)?;
+        let doorway = match plan.tenancy {
+            Tenancy::Owner => {
+                install_hook();
+                refuse_huge_pages();
+                None
+            }
+            Tenancy::Guest { gate_slots } => Some(Doorway::new(mesh.open_gates(&mut ends, gate_slots))),
+        };
         let serving = Arc::new(AtomicUsize::new(shards));
         let clock = Clock::new();
         let (ready, started) = mpsc::channel();
-        let mut server = Self { mesh, threads: Vec::with_capacity(shards) };
+        let mut server = Self { mesh, doorway, threads: Vec::with_capacity(shards) };
         for (shard, end) in plan.shards.into_iter().zip(ends) {
             let me = end.me();
             let settings = Settings { started_ms: clock.now_ms(), cpu: shard.cpu, ..plan.settings.clone() };
@@ -168,6 +204,7 @@ impl Server {
                 clock: clock.clone(),
                 tcp_keepalive_s: plan.tcp_keepalive_s,
                 busy_poll: plan.busy_poll,
+                tenancy: plan.tenancy,
                 serving: Serving { count: Arc::clone(&serving), done: false },
                 ready: ready.clone(),
             };
@@ -197,6 +234,12 @@ impl Server {
     /// The handle through which signals stop it.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
+    }
+
+    /// The way in for the program around it; only for a guest.
+    #[must_use]
+    pub fn doorway(&self) -> Option<&Doorway> {
+        self.doorway.as_ref()
     }
 
     /// Waits until all shards have ended.
@@ -229,6 +272,7 @@ struct Seed {
     clock: Clock,
     tcp_keepalive_s: u32,
     busy_poll: Duration,
+    tenancy: Tenancy,
     serving: Serving,
     ready: mpsc::Sender<()>,
 }
@@ -238,22 +282,43 @@ impl Seed {
     fn grow(self) -> Result<(), ServeError> {
         let shard = self.end.me();
         let stop = self.end.stopper();
-        let outcome = match executor(self.shard.cpu) {
-            Ok(executor) => executor.run(self.serve()).map_err(|error| ServeError::Sockets { shard, error }),
-            Err(error) => Err(ServeError::Executor { shard, reason: error.to_string() }),
+        let outcome = match self.tenancy {
+            Tenancy::Owner => match executor(self.shard.cpu) {
+                Ok(executor) => executor.run(self.serve()),
+                Err(error) => return self.fail(ServeError::Executor { shard, reason: error.to_string() }),
+            },
+            Tenancy::Guest { .. } => {
+                block_all_here();
+                match self.shard.cpu.map_or(Ok(()), bind_here) {
+                    Ok(()) => run_here(self.serve()),
+                    Err(error) => return self.fail(ServeError::Thread { shard, error }),
+                }
+            }
         };
-        if outcome.is_err() {
+        let outcome = outcome.map_err(|error| match error {
+            LoopError::Io(error) => ServeError::Sockets { shard, error },
+            LoopError::Panic(command) => {
+                ServeError::Panic { shard, command: command.unwrap_or("no command") }
+            }
+        });
+        if outcome.as_ref().is_err_and(|error| !matches!(error, ServeError::Panic { .. })) {
             stop.stop();
         }
         outcome
     }
 
-    async fn serve(self) -> io::Result<()> {
+    fn fail(self, error: ServeError) -> Result<(), ServeError> {
+        self.end.stop_all();
+        Err(error)
+    }
+
+    async fn serve(self) -> Result<(), LoopError> {
         let listeners = self.shard.listeners.into_iter();
         let listeners = listeners.map(|(socket, kind)| Listener::new(socket, kind, self.tcp_keepalive_s));
         let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits)?;
         let node = Node::new(self.node);
-        let shard_loop = ShardLoop::new(node, net, self.end, self.clock, self.busy_poll, self.serving)?;
+        let (mesh, clock, spin) = (self.end, self.clock, self.busy_poll);
+        let shard_loop = ShardLoop::new(node, net, mesh, clock, spin, self.serving, self.tenancy)?;
         // If nobody listens any more, another shard has failed, and the mesh says so.
         let _ = self.ready.send(());
         drop(self.ready);
@@ -284,6 +349,18 @@ impl Serving {
 impl Drop for Serving {
     fn drop(&mut self) {
         self.finish();
+    }
+}
+
+/// Runs a shard's loop without an executor: whatever a guest awaits is ready, since it waits in the kernel itself. (Of an
+/// executor of glommio's, an eventfd stays when it has ended: a process could not start and stop for ever.)
+fn run_here<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
     }
 }
 

@@ -26,7 +26,8 @@ use crate::clock::Clock;
 use crate::mesh::{Mail, MeshEnd};
 use crate::net::{Net, Turn};
 use crate::process;
-use crate::server::Serving;
+use crate::server::{Serving, Tenancy};
+use crate::visit::{Visit, Visits};
 
 use meter::TurnMeter;
 pub(crate) use panics::install_hook;
@@ -34,7 +35,7 @@ use park::Parker;
 use spin::Spin;
 
 /// What the shards send each other.
-pub(crate) type ShardMail = Mail<Box<Batch>>;
+pub(crate) type ShardMail = Mail<Box<Batch>, Visit>;
 
 /// First park after something happened; each further one in a row lasts twice as long. Nothing depends on these times but
 /// glommio, which may park although tasks are runnable, and the cost of an idle shard: a park takes about 0.1 ms of CPU.
@@ -54,7 +55,7 @@ const RELEASE_MAX: Duration = Duration::from_millis(300);
 /// Messages taken from one peer in a turn.
 const MAIL_PER_PEER: usize = 64;
 /// Time after which a turn takes no further messages: a peer that was faster would make each turn longer than the last.
-const MAIL_BUDGET: Duration = Duration::from_millis(1);
+pub(crate) const MAIL_BUDGET: Duration = Duration::from_millis(1);
 
 /// One shard: its engine, its sockets, its end of the mesh.
 pub(crate) struct ShardLoop {
@@ -67,6 +68,8 @@ pub(crate) struct ShardLoop {
     meter: TurnMeter,
     spin: Spin,
     serving: Serving,
+    tenancy: Tenancy,
+    visits: Visits,
     /// Something was done since the last sleep.
     active: bool,
     /// In the last turn that did something, other shards were asked for something.
@@ -86,6 +89,21 @@ pub(crate) struct ShardLoop {
     sweep_at: Option<Millis>,
 }
 
+/// Why a shard's loop ended before it was told to.
+#[derive(Debug)]
+pub(crate) enum LoopError {
+    /// The ring or the events failed.
+    Io(io::Error),
+    /// The command that panicked, if it was one.
+    Panic(Option<&'static str>),
+}
+
+impl From<io::Error> for LoopError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 /// How a turn ended.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Pace {
@@ -98,7 +116,7 @@ enum Pace {
 }
 
 impl ShardLoop {
-    /// Must be called inside the shard's executor.
+    /// Must be called inside the shard's executor, if it has one.
     pub(crate) fn new(
         node: Node,
         net: Net,
@@ -106,8 +124,9 @@ impl ShardLoop {
         clock: Clock,
         busy_poll: Duration,
         serving: Serving,
+        tenancy: Tenancy,
     ) -> io::Result<Self> {
-        let parker = Parker::new(mesh.park_event())?;
+        let parker = Parker::new(mesh.park_event(), tenancy)?;
         Ok(Self {
             node,
             net,
@@ -117,6 +136,8 @@ impl ShardLoop {
             meter: TurnMeter::new(),
             spin: Spin::new(busy_poll),
             serving,
+            tenancy,
+            visits: Visits::default(),
             active: false,
             awaiting: false,
             waited: false,
@@ -131,7 +152,22 @@ impl ShardLoop {
     }
 
     /// Serves until the mesh is stopped.
-    pub(crate) async fn run(mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The ring failed, or there was a panic that is not to end the process.
+    pub(crate) async fn run(mut self) -> Result<(), LoopError> {
+        let outcome = self.serve().await;
+        match outcome {
+            Ok(()) => Ok(self.finish().await?),
+            Err(LoopError::Panic(what)) => {
+                self.fail().await;
+                Err(LoopError::Panic(what))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn serve(&mut self) -> Result<(), LoopError> {
         while !self.mesh.stop_requested() {
             match self.guarded_turn()? {
                 Pace::Busy => {}
@@ -142,15 +178,32 @@ impl ShardLoop {
                 self.service().await;
             }
         }
-        self.finish().await
+        Ok(())
     }
 
-    /// A turn whose panic ends the process: what the command was changing may be torn.
-    fn guarded_turn(&mut self) -> io::Result<Pace> {
+    /// A turn whose panic ends the process or this shard: what the command was changing may be torn.
+    fn guarded_turn(&mut self) -> Result<Pace, LoopError> {
         match catch_unwind(AssertUnwindSafe(|| self.turn())) {
-            Ok(pace) => pace,
-            Err(_) => panics::report_and_exit(self.mesh.me(), self.node.current_command()),
+            Ok(pace) => Ok(pace?),
+            Err(_) => match self.tenancy {
+                Tenancy::Owner => panics::report_and_exit(self.mesh.me(), self.node.current_command()),
+                Tenancy::Guest { .. } => Err(LoopError::Panic(self.node.current_command())),
+            },
         }
+    }
+
+    /// The end after a panic. Connections are closed and visitors told; the engine's memory stays, since what is torn cannot
+    /// be freed.
+    async fn fail(self) {
+        let Self { mut net, node, mesh, visits, parker, .. } = self;
+        mesh.fail();
+        drop(visits);
+        net.hang_up(&mesh);
+        if !matches!(net.release(RELEASE_MAX), Ok(true)) {
+            std::mem::forget(net);
+        }
+        std::mem::forget(node);
+        parker.finish().await;
     }
 
     fn turn(&mut self) -> io::Result<Pace> {
@@ -162,9 +215,14 @@ impl ShardLoop {
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         let asked_before = turn.node.stats_mut().hops_out;
         let mut active = self.net.process(&mut turn);
+        while let Some(failed) = turn.mesh.next_failure() {
+            turn.node.shard_failed(ShardId(failed as u16), now);
+        }
         active |= drain_inboxes(&mut self.net, &mut turn);
+        active |= self.visits.serve(&mut turn);
         let mut busy = turn.node.tick(now);
         let sweep_at = self.net.sweep(&mut turn);
+        self.visits.answer(turn.node);
         self.net.flush(&mut turn);
         if turn.mesh.shards() > 1 {
             busy |= send_batches(&mut turn);
@@ -287,22 +345,23 @@ impl ShardLoop {
         }
     }
 
-    /// Lets glommio's reactor run: a task that is always ready would keep it out, and yielding does not reach it.
+    /// Lets glommio's reactor run.
     async fn service(&mut self) {
-        glommio::timer::sleep(Duration::from_nanos(1)).await;
+        self.parker.service().await;
         self.note_service();
     }
 
     /// Stops accepting and reading, sends what is owed, and stays at the others' service until they have done the same.
-    async fn finish(mut self) -> io::Result<()> {
+    async fn finish(mut self) -> Result<(), LoopError> {
         let began = Instant::now();
         self.net.stop_accepting();
+        self.mesh.close_gate();
         self.guarded_turn()?;
         let now = self.clock.now_ms();
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         self.net.end_all(&mut turn);
         while began.elapsed() < FAREWELL_MAX && !self.serving.is_over() {
-            if self.net.connection_count() == 0 {
+            if self.net.connection_count() == 0 && self.visits.is_empty() && self.mesh.inbox_empty() {
                 self.serving.finish();
             }
             if self.guarded_turn()? == Pace::Idle {
@@ -330,6 +389,7 @@ fn drain_inboxes(net: &mut Net, turn: &mut Turn<'_>) -> bool {
             match mail {
                 Mail::Batch(batch) => turn.node.receive(ShardId(from as u16), batch, turn.now),
                 Mail::Connection(socket, kind) => net.open(socket, kind, turn),
+                Mail::Visit(_) => unreachable!("visits come through the gate"),
             }
         }
         if !any {

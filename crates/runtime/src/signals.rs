@@ -64,6 +64,15 @@ impl StopSignals {
     }
 }
 
+/// Blocks all signals for the calling thread, and for those it starts: a host's handlers run on the host's threads.
+pub(crate) fn block_all_here() {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is writable; the call fills it in whole.
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    // SAFETY: filled in by the call above, and the old mask is not asked for. It fails for an invalid request only.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+}
+
 fn ignore(signal: libc::c_int) {
     // SAFETY: SIG_IGN installs no code of ours, and the signal's number is valid.
     unsafe { libc::signal(signal, libc::SIG_IGN) };

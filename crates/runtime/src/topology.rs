@@ -173,6 +173,18 @@ pub fn allowed_cpus() -> Result<Vec<usize>, TopologyError> {
     Ok((0..CPUS_MAX).filter(is_set).collect())
 }
 
+/// Binds the calling thread to a CPU.
+///
+/// # Errors
+/// The system's, if the thread may not run there.
+pub fn bind_here(cpu: usize) -> io::Result<()> {
+    let mut mask = [0u8; CPUS_MAX / 8];
+    mask[cpu / 8] = 1 << (cpu % 8);
+    // SAFETY: `mask` is readable for as many bytes as the call is told.
+    let result = unsafe { libc::sched_setaffinity(0, mask.len(), mask.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(target_endian = "big")]
 compile_error!("allowed_cpus reads the affinity mask byte by byte");
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::balance;
+use super::entrance::Entrance;
 use super::event::EventFd;
+use super::gate::Gate;
 use super::sleep::{SleepState, Wake};
 use super::spsc::{self, Consumer, Producer};
 use super::sync::Padded;
@@ -16,6 +18,10 @@ use super::sync::Padded;
 /// one means that the receiver is this many turns behind; the sender then keeps its outbox and tries again next turn.
 pub const MAILBOX_SLOTS: usize = 128;
 
+/// Set in [`Shared::news`] when all shards are to stop. The bits above it count shards that have failed.
+const STOP: u32 = 1;
+const ONE_FAILURE: u32 = 2;
+
 /// What a shard shows to the others: its bell, whether it sleeps, and how many connections it serves.
 #[derive(Debug)]
 struct Door {
@@ -23,11 +29,12 @@ struct Door {
     ring_event: EventFd,
     park_event: EventFd,
     connections: Padded<AtomicU32>,
+    failed: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Shared {
-    stop: Padded<AtomicBool>,
+    news: Padded<AtomicU32>,
     doors: Box<[Door]>,
 }
 
@@ -40,6 +47,14 @@ impl Shared {
             Wake::Park => door.park_event.ring(),
         }
         true
+    }
+
+    /// Tells every shard something that it must not sleep over.
+    fn announce(&self, change: impl FnOnce(&AtomicU32)) {
+        change(&self.news.0);
+        for shard in 0..self.doors.len() {
+            self.wake(shard);
+        }
     }
 }
 
@@ -61,10 +76,11 @@ impl Mesh {
                 ring_event: EventFd::new()?,
                 park_event: EventFd::new()?,
                 connections: Padded(AtomicU32::new(0)),
+                failed: AtomicBool::new(false),
             })
         });
         let doors = doors.collect::<io::Result<Box<[Door]>>>()?;
-        let shared = Arc::new(Shared { stop: Padded(AtomicBool::new(false)), doors });
+        let shared = Arc::new(Shared { news: Padded(AtomicU32::new(0)), doors });
         let mut ends: Vec<MeshEnd<M>> = (0..shards).map(|me| MeshEnd::unconnected(me, &shared)).collect();
         for from in 0..shards {
             for to in (0..shards).filter(|&to| to != from) {
@@ -78,10 +94,30 @@ impl Mesh {
 
     /// Asks every shard to finish: each sees [`MeshEnd::stop_requested`] in its next turn, which this wakes it for.
     pub fn stop(&self) {
-        self.shared.stop.0.store(true, Ordering::Release);
-        for shard in 0..self.shared.doors.len() {
-            self.shared.wake(shard);
+        self.shared.announce(|news| {
+            news.fetch_or(STOP, Ordering::AcqRel);
+        });
+    }
+
+    /// Gives each shard a gate with that many slots, through which other threads reach it.
+    #[must_use]
+    pub fn open_gates<M: Send>(&self, ends: &mut [MeshEnd<M>], slots: usize) -> Entrance<M> {
+        let gates: Vec<Arc<Gate<M>>> = ends.iter().map(|_| Arc::new(Gate::new(slots))).collect();
+        for (end, gate) in ends.iter_mut().zip(&gates) {
+            end.gate = Some(Arc::clone(gate));
         }
+        Entrance::new(gates.into(), self.clone())
+    }
+
+    /// Wakes a shard if it sleeps and nobody else is doing so.
+    pub fn wake(&self, shard: usize) {
+        self.shared.wake(shard);
+    }
+
+    /// Whether a shard has failed.
+    #[must_use]
+    pub fn has_failed(&self, shard: usize) -> bool {
+        self.shared.doors[shard].failed.load(Ordering::Acquire)
     }
 
     /// Connections each shard serves now; exact only while no connection comes or goes.
@@ -94,7 +130,11 @@ impl Mesh {
 #[derive(Debug)]
 pub struct MeshEnd<M> {
     me: usize,
-    stop_seen: bool,
+    /// What `Shared::news` was when last looked at.
+    seen: u32,
+    /// Shards whose failure has been told.
+    failures_told: Vec<usize>,
+    gate: Option<Arc<Gate<M>>>,
     to: Box<[Option<Producer<M>>]>,
     from: Box<[Option<Consumer<M>>]>,
     shared: Arc<Shared>,
@@ -106,7 +146,9 @@ impl<M: Send> MeshEnd<M> {
         let shards = shared.doors.len();
         Self {
             me,
-            stop_seen: false,
+            seen: 0,
+            failures_told: Vec::new(),
+            gate: None,
             to: (0..shards).map(|_| None).collect(),
             from: (0..shards).map(|_| None).collect(),
             shared: Arc::clone(shared),
@@ -149,11 +191,32 @@ impl<M: Send> MeshEnd<M> {
         self.from[from].as_mut()?.pop()
     }
 
-    /// True when no mailbox holds a message for this shard.
+    /// The oldest message that came through the gate.
+    #[inline]
+    pub fn visitor(&mut self) -> Option<M> {
+        self.gate.as_ref()?.pop()
+    }
+
+    /// Tells those who wait for room in the gate that there is some; after [`Self::visitor`] has returned something.
+    pub fn made_room(&self) {
+        if let Some(gate) = &self.gate {
+            gate.made_room();
+        }
+    }
+
+    /// Lets no more messages in through the gate.
+    pub fn close_gate(&self) {
+        if let Some(gate) = &self.gate {
+            gate.close();
+        }
+    }
+
+    /// True when no message waits for this shard, in a mailbox or at the gate.
     #[inline]
     #[must_use]
     pub fn inbox_empty(&self) -> bool {
         self.from.iter().flatten().all(Consumer::is_empty)
+            && self.gate.as_ref().is_none_or(|gate| gate.is_empty())
     }
 
     /// Wakes that shard if it sleeps and nobody else is doing so; true when a descriptor was written.
@@ -165,10 +228,30 @@ impl<M: Send> MeshEnd<M> {
     /// True from [`Mesh::stop`] on; the first call that says so counts as seen, and sleeping is possible again.
     #[inline]
     pub fn stop_requested(&mut self) -> bool {
-        if !self.stop_seen {
-            self.stop_seen = self.shared.stop.0.load(Ordering::Acquire);
+        self.seen = self.shared.news.0.load(Ordering::Acquire);
+        self.seen & STOP != 0
+    }
+
+    /// A shard that has failed, each once. As of the last [`Self::stop_requested`].
+    #[inline]
+    pub fn next_failure(&mut self) -> Option<usize> {
+        if (self.seen / ONE_FAILURE) as usize == self.failures_told.len() {
+            return None;
         }
-        self.stop_seen
+        let doors = self.shared.doors.iter().enumerate();
+        let mut failed = doors.filter(|(_, door)| door.failed.load(Ordering::Acquire));
+        let shard = failed.find(|(shard, _)| !self.failures_told.contains(shard))?.0;
+        self.failures_told.push(shard);
+        Some(shard)
+    }
+
+    /// This shard has failed: nothing more gets in, and the others are told.
+    pub fn fail(&self) {
+        self.door().failed.store(true, Ordering::Release);
+        self.close_gate();
+        self.shared.announce(|news| {
+            news.fetch_add(ONE_FAILURE, Ordering::AcqRel);
+        });
     }
 
     /// The process's handle.
@@ -231,11 +314,21 @@ impl<M: Send> MeshEnd<M> {
     }
 
     fn pending(&self) -> bool {
-        !self.inbox_empty() || (!self.stop_seen && self.shared.stop.0.load(Ordering::Acquire))
+        !self.inbox_empty() || self.shared.news.0.load(Ordering::Acquire) != self.seen
     }
 
     fn door(&self) -> &Door {
         &self.shared.doors[self.me]
+    }
+}
+
+/// Whoever sent something through the gate learns that it has been dropped.
+impl<M> Drop for MeshEnd<M> {
+    fn drop(&mut self) {
+        if let Some(gate) = &self.gate {
+            gate.close();
+            while gate.pop().is_some() {}
+        }
     }
 }
 
@@ -269,6 +362,7 @@ impl<M: Send> MeshEnd<M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gate::Refused;
     use super::*;
 
     fn pair() -> (Mesh, MeshEnd<u32>, MeshEnd<u32>) {
@@ -335,6 +429,34 @@ mod tests {
         assert!(!a.begin_wait(), "not seen yet");
         assert!(a.stop_requested() && b.stop_requested());
         assert!(a.begin_wait() && a.stop_requested());
+    }
+
+    #[test]
+    fn the_gate_lets_others_in_wakes_once_and_ends_with_its_shard() {
+        let (mesh, mut ends) = Mesh::build::<u32>(2).unwrap();
+        let entrance = mesh.open_gates(&mut ends, 2);
+        let [mut a, b] = <[_; 2]>::try_from(ends).unwrap();
+        assert!(a.begin_wait() && b.begin_park());
+        assert_eq!((entrance.send(0, 5), entrance.send(0, 6)), (Ok(()), Ok(())));
+        assert_eq!(entrance.send(0, 7), Err(Refused::Full(7)));
+        assert!(a.drain_ring_event() && !b.drain_park_event(), "only the receiver is woken");
+        assert!(!a.inbox_empty() && !a.begin_wait());
+        assert_eq!([a.visitor(), a.visitor(), a.visitor()], [Some(5), Some(6), None]);
+        drop(a);
+        assert_eq!(entrance.send(0, 8), Err(Refused::Closed(8)));
+        assert_eq!(entrance.send(1, 9), Ok(()));
+    }
+
+    #[test]
+    fn a_failure_is_told_once_and_is_no_stop() {
+        let (mesh, a, mut b) = pair();
+        assert!(b.begin_park());
+        a.fail();
+        assert!(b.drain_park_event() && mesh.has_failed(0) && !mesh.has_failed(1));
+        assert!(!b.begin_wait(), "not seen yet");
+        assert!(!b.stop_requested());
+        assert_eq!([b.next_failure(), b.next_failure()], [Some(0), None]);
+        assert!(b.begin_wait());
     }
 
     #[test]

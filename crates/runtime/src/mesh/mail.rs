@@ -1,14 +1,17 @@
-//! What shards send each other: batches of the engine, and connections that another shard should serve.
+//! What shards are sent: by each other, batches of the engine and connections that another shard should serve; by the
+//! embedding program, visits.
 
 use std::os::fd::OwnedFd;
 
-/// One message of a mailbox; `B` is the engine's batch, which the mesh does not look into.
+/// One message; `B` is the engine's batch and `V` what comes from threads that are no shards. The mesh looks into neither.
 #[derive(Debug)]
-pub enum Mail<B> {
+pub enum Mail<B, V> {
     /// Requests and replies, for `Node::receive`.
     Batch(B),
     /// A connection just accepted by a shard that had too many. The sender has already counted it for the receiver.
     Connection(OwnedFd, PeerKind),
+    /// Something the embedding program asks for.
+    Visit(V),
 }
 
 /// The family of a connection's socket, as far as its options and its entry in CLIENT LIST differ.

@@ -21,6 +21,8 @@
 
 mod sync;
 
+pub mod gate;
+pub mod oneshot;
 pub mod sleep;
 pub mod spsc;
 
@@ -29,6 +31,8 @@ pub mod balance;
 #[cfg(not(loom))]
 mod end;
 #[cfg(not(loom))]
+mod entrance;
+#[cfg(not(loom))]
 mod event;
 #[cfg(not(loom))]
 mod mail;
@@ -36,7 +40,11 @@ mod mail;
 #[cfg(not(loom))]
 pub use end::{MAILBOX_SLOTS, Mesh, MeshEnd};
 #[cfg(not(loom))]
+pub use entrance::Entrance;
+#[cfg(not(loom))]
 pub use mail::{Mail, PeerKind};
 
+#[cfg(all(test, loom))]
+mod gate_loom_tests;
 #[cfg(all(test, loom))]
 mod loom_tests;

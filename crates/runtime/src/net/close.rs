@@ -9,7 +9,9 @@ use corelane_resp::Reply;
 use super::connection::{Phase, Recv};
 use super::send::Vectors;
 use super::{Net, Turn};
+use crate::mesh::MeshEnd;
 use crate::ring::Token;
+use crate::shard_loop::ShardMail;
 
 /// Output whose connection was closed while it was being sent; kept until the kernel lets go of it.
 pub(super) struct Grave {
@@ -89,6 +91,22 @@ impl Net {
             let Some(connection) = self.connections.at(idx) else { continue };
             let id = connection.id;
             self.close(id, turn);
+        }
+    }
+
+    /// Closes every connection without the engine, which is of no more use.
+    pub(crate) fn hang_up(&mut self, mesh: &MeshEnd<ShardMail>) {
+        self.stop_accepting();
+        for idx in 0..self.connections.bound() {
+            let Some(id) = self.connections.at(idx).map(|connection| connection.id) else { continue };
+            let Some(connection) = self.connections.remove(id) else { continue };
+            self.ring.cancel_fd(connection.fd);
+            self.ring.close(connection.fd);
+            if connection.sending {
+                let token = connection.send_token();
+                self.graves.push(Grave { token, _out: connection.out, _vectors: connection.vectors });
+            }
+            mesh.uncount_connection(mesh.me());
         }
     }
 

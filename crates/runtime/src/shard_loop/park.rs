@@ -1,4 +1,4 @@
-//! Parking in glommio until the park event is written, or for a while.
+//! Parking until the park event is written, or for a while: in glommio, or, where there is no executor, in the kernel.
 //!
 //! glommio has no public wait for a descriptor, but a `BufferedFile` reads any of them through its ring. One read of the
 //! event is kept in flight from park to park and completes exactly when somebody writes the event: a park that ends by
@@ -6,7 +6,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -15,28 +15,91 @@ use std::time::Duration;
 use glommio::io::BufferedFile;
 use glommio::timer::Timer;
 
+use crate::server::Tenancy;
+
 /// Bytes that a read of an eventfd returns.
 const EVENT_LEN: usize = 8;
 
 type Read = Pin<Box<dyn Future<Output = io::Result<()>>>>;
 
-/// A shard's waits for its park event. Lives in the shard's executor.
-pub(crate) struct Parker {
-    event: Rc<BufferedFile>,
-    read: Option<Read>,
+/// A shard's waits for its park event.
+pub(crate) enum Parker {
+    /// Lives in the shard's executor.
+    Executor(ExecutorPark),
+    /// The shard's loop has its thread to itself.
+    Thread(ThreadPark),
 }
 
 impl Parker {
     /// For the given event, of which it keeps a duplicate.
-    pub(crate) fn new(event: BorrowedFd<'_>) -> io::Result<Self> {
+    pub(crate) fn new(event: BorrowedFd<'_>, tenancy: Tenancy) -> io::Result<Self> {
+        Ok(match tenancy {
+            Tenancy::Owner => Self::Executor(ExecutorPark::new(event)?),
+            Tenancy::Guest { .. } => Self::Thread(ThreadPark(event.try_clone_to_owned()?)),
+        })
+    }
+
+    /// Waits until the event is written or `limit` has passed. True: it was written, now or since the last park.
+    pub(crate) async fn park(&mut self, limit: Duration) -> io::Result<bool> {
+        match self {
+            Self::Executor(park) => park.park(limit).await,
+            Self::Thread(park) => park.park(limit),
+        }
+    }
+
+    /// Lets the executor do what it has to do.
+    pub(crate) async fn service(&self) {
+        if let Self::Executor(_) = self {
+            // A task that is always ready would keep the reactor out, and yielding does not reach it.
+            glommio::timer::sleep(Duration::from_nanos(1)).await;
+        }
+    }
+
+    /// Ends what is in flight, so that the executor can end too.
+    pub(crate) async fn finish(self) {
+        if let Self::Executor(park) = self {
+            park.finish().await;
+        }
+    }
+}
+
+/// Parking without an executor.
+pub(crate) struct ThreadPark(OwnedFd);
+
+impl ThreadPark {
+    fn park(&self, limit: Duration) -> io::Result<bool> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let limit_ms = limit.as_micros().div_ceil(1000).min(libc::c_int::MAX as u128) as libc::c_int;
+        // SAFETY: `poll` is one writable entry.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, limit_ms) };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        }
+        if ready > 0 {
+            let mut count = [0u8; EVENT_LEN];
+            // SAFETY: `count` is writable, and the event is open and non-blocking. If the read fails the next park ends at once.
+            unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), EVENT_LEN) };
+        }
+        Ok(ready > 0)
+    }
+}
+
+/// Parking in glommio.
+pub(crate) struct ExecutorPark {
+    event: Rc<BufferedFile>,
+    read: Option<Read>,
+}
+
+impl ExecutorPark {
+    fn new(event: BorrowedFd<'_>) -> io::Result<Self> {
         let fd = event.try_clone_to_owned()?.into_raw_fd();
         // SAFETY: the duplicate is open and, from here on, owned by the file alone.
         let event = Rc::new(unsafe { BufferedFile::from_raw_fd(fd) });
         Ok(Self { event, read: None })
     }
 
-    /// Waits until the event is written or `limit` has passed. True: it was written, now or since the last park.
-    pub(crate) async fn park(&mut self, limit: Duration) -> io::Result<bool> {
+    async fn park(&mut self, limit: Duration) -> io::Result<bool> {
         let mut timer = Timer::new(limit);
         let event = &self.event;
         let read = self.read.get_or_insert_with(|| read_once(Rc::clone(event)));
@@ -55,8 +118,7 @@ impl Parker {
         }
     }
 
-    /// Ends the read that is in flight, so that the executor can end too.
-    pub(crate) async fn finish(mut self) {
+    async fn finish(mut self) {
         if let Some(read) = self.read.take() {
             let one = 1u64.to_ne_bytes();
             // SAFETY: `one` is 8 readable bytes, and the descriptor is open. If the write fails the event is readable.
@@ -82,7 +144,7 @@ fn read_once(event: Rc<BufferedFile>) -> Read {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::fd::AsFd;
 
     use glommio::{LocalExecutorBuilder, Placement};
 
@@ -122,7 +184,7 @@ mod tests {
     fn a_hundred_thousand_parks_leave_memory_and_descriptors_as_they_were() {
         in_executor(async {
             let event = eventfd();
-            let mut parker = Parker::new(event.as_fd()).unwrap();
+            let mut parker = ExecutorPark::new(event.as_fd()).unwrap();
             let mut before = (0, 0);
             for i in 0..PARKS {
                 if i == PARKS / 10 {
@@ -144,10 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_parks_until_the_event_is_written_or_the_time_is_over() {
+        let event = eventfd();
+        let park = ThreadPark(event.try_clone().unwrap());
+        assert!(!park.park(Duration::from_millis(5)).unwrap());
+        ring(event.as_fd());
+        assert!(park.park(Duration::from_secs(10)).unwrap());
+        assert!(!park.park(Duration::ZERO).unwrap(), "read");
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            ring(event.as_fd());
+        });
+        assert!(park.park(Duration::from_secs(60)).unwrap());
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn a_write_from_another_thread_ends_a_park() {
         in_executor(async {
             let event = eventfd();
-            let mut parker = Parker::new(event.as_fd()).unwrap();
+            let mut parker = ExecutorPark::new(event.as_fd()).unwrap();
             let other = event.try_clone().unwrap();
             let thread = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(20));
