@@ -73,10 +73,11 @@ mod tests {
 
     #[test]
     fn help_follows_from_the_records() {
-        let one = |name, syntax, summary| Command { name, syntax, summary, ..Command::DEFAULT };
-        let subcommands = [one("get", "key", "Gets."), RECORD, one("reset", "", "Resets.")];
-        let container =
-            Command { name: "thing", subcommands: Vec::from(subcommands).leak(), ..Command::DEFAULT };
+        const fn one(name: &'static str, syntax: &'static str, summary: &'static str) -> Command {
+            Command { name, syntax, summary, ..Command::DEFAULT }
+        }
+        const SUBCOMMANDS: &[Command] = &[one("get", "key", "Gets."), RECORD, one("reset", "", "Resets.")];
+        let container = Command { name: "thing", subcommands: SUBCOMMANDS, ..Command::DEFAULT };
         let expected = "THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|GET key|    Gets.|RESET|    Resets.|\
             HELP|    Print this help.";
         assert_eq!(lines(&container).join("|"), expected);
