@@ -1,133 +1,174 @@
-//! The command line: directives by the names of redis.conf, each once, with what `--help` says about it.
+//! The command line: a configuration file, and directives that go before what it says.
 //!
-//! As in Redis a directive takes all words up to the next one (`--bind 127.0.0.1 ::1`).
+//! The flags are the directives, each under its own name; the table of the engine has them all. As in Redis a directive
+//! takes all words up to the next one (`--bind 127.0.0.1 ::1`), and may be given in any letters.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
-use corelane_runtime::listen::Accept;
-use corelane_runtime::options::{ServerOptions, parse_bytes, parse_mode, parse_output_limit};
-use corelane_runtime::topology::Placement;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use corelane_engine::all_commands;
+use corelane_engine::config::{Config, Directive, Kind};
 
-use crate::observation_flags::ObservationFlags;
+use crate::config_file::{self, Line};
 
-/// Smallest limit for strings and for input: as in Redis, 1 MiB.
-const LIMIT_MIN_BYTES: usize = 1 << 20;
+/// How much a misspelt name may look like another one before it is taken for it.
+const SIMILAR_MIN: f64 = 0.8;
 
-/// A Redis-compatible, shared-nothing, thread-per-core cache server.
-#[derive(Parser, Debug)]
-#[command(name = "corelane", version)]
-pub(crate) struct Flags {
-    /// TCP port; 0 for none
-    #[arg(long, default_value_t = 6379)]
-    port: u16,
-    /// Addresses to listen on; * and ::* for all; with a leading - an address may be missing [default: 127.0.0.1 -::1]
-    #[arg(long, value_name = "ADDRESS ...", allow_hyphen_values = true)]
-    bind: Option<String>,
-    /// Also listen on this Unix socket
-    #[arg(long, value_name = "PATH")]
-    unixsocket: Option<PathBuf>,
-    /// Permissions of the Unix socket, octal
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
-    unixsocketperm: Option<u32>,
-    /// Number of shards, each with a thread of its own [default: one per core, no more than the cgroup's CPU quota]
-    #[arg(long, value_name = "N")]
-    shards: Option<usize>,
-    /// CPUs for the shards, such as 0-3,8 [default: all that this process may use]
-    #[arg(long, value_name = "LIST")]
-    cpus: Option<String>,
-    /// How shards are spread over the CPUs
-    #[arg(long, value_enum, default_value_t = PlacementFlag::Physical)]
-    placement: PlacementFlag,
-    /// Which shards accept connections
-    #[arg(long, value_enum, default_value_t = AcceptFlag::Reuseport)]
-    accept: AcceptFlag,
-    /// Microseconds that a shard without work spins before it sleeps
-    #[arg(long, value_name = "US", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
-    busy_poll_us: u32,
-    /// Most clients at a time
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
-    maxclients: u32,
-    /// Number of databases
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=16_384))]
-    databases: u32,
-    /// Seconds without traffic after which a client is dropped; 0 for never
-    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=0x7fff_ffff))]
-    timeout: u32,
-    /// Seconds between TCP keep-alive probes; 0 for none
-    #[arg(long, value_name = "S", default_value_t = 300, value_parser = clap::value_parser!(u32).range(..=32_767))]
-    tcp_keepalive: u32,
-    /// Connections that may wait to be accepted
-    #[arg(long, value_name = "N", default_value_t = 511, value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
-    tcp_backlog: u32,
-    /// Unsent output after which a client is dropped: normal BYTES 0 0; 0 for no limit
-    #[arg(long, value_name = "LIMITS", value_parser = parse_output_limit, default_value = "normal 0 0 0")]
-    client_output_buffer_limit: usize,
-    /// Unprocessed input after which a client is dropped
-    #[arg(long, value_name = "BYTES", value_parser = parse_limit, default_value = "1gb")]
-    client_query_buffer_limit: usize,
-    /// Longest string
-    #[arg(long, value_name = "BYTES", value_parser = parse_limit, default_value = "512mb")]
-    proto_max_bulk_len: usize,
-    #[command(flatten)]
-    observation: ObservationFlags,
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) struct Invocation {
+    pub(crate) config: Config,
+    /// Only look whether the configuration makes sense.
+    pub(crate) check_only: bool,
+    /// Directives that change nothing here.
+    pub(crate) idle: Vec<&'static str>,
 }
 
-/// [`Placement`] as a word.
-#[derive(Copy, Clone, Debug, ValueEnum)]
-enum PlacementFlag {
-    /// One per physical core
-    Physical,
-    /// One per CPU, two on a core with two threads
-    Logical,
-    /// Wherever the scheduler puts them
-    Float,
-}
-
-/// [`Accept`] as a word.
-#[derive(Copy, Clone, Debug, ValueEnum)]
-enum AcceptFlag {
-    /// Each on a socket of its own, and the kernel spreads connections
-    Reuseport,
-    /// The first, which hands them on
-    Single,
-}
-
-impl Flags {
-    pub(crate) fn into_options(self) -> ServerOptions {
-        let bind = self.bind.map(|bind| bind.split_ascii_whitespace().map(str::to_owned).collect());
-        ServerOptions {
-            bind: bind.unwrap_or_else(|| ServerOptions::default().bind),
-            port: self.port,
-            unixsocket: self.unixsocket,
-            unixsocketperm: self.unixsocketperm,
-            shards: self.shards,
-            cpus: self.cpus,
-            placement: match self.placement {
-                PlacementFlag::Physical => Placement::Physical,
-                PlacementFlag::Logical => Placement::Logical,
-                PlacementFlag::Float => Placement::Float,
-            },
-            accept: match self.accept {
-                AcceptFlag::Reuseport => Accept::Reuseport,
-                AcceptFlag::Single => Accept::Single,
-            },
-            maxclients: self.maxclients,
-            databases: self.databases as usize,
-            busy_poll_us: self.busy_poll_us,
-            timeout_s: self.timeout,
-            tcp_keepalive_s: self.tcp_keepalive,
-            tcp_backlog: self.tcp_backlog,
-            output_buffer_limit: self.client_output_buffer_limit,
-            query_buffer_limit: self.client_query_buffer_limit,
-            proto_max_bulk_len: self.proto_max_bulk_len,
-            observation: self.observation.into_observation(),
-        }
+/// The form of a directive's values, for people.
+fn value_name(kind: Kind) -> String {
+    match kind {
+        Kind::Bool => "yes|no".to_owned(),
+        Kind::Int { .. } => "N".to_owned(),
+        Kind::Octal => "MODE".to_owned(),
+        Kind::Bytes { .. } | Kind::BytesOrPercent => "BYTES".to_owned(),
+        Kind::Enum(words) | Kind::Words(words) if words.len() <= 4 => words.join("|"),
+        Kind::Enum(_) | Kind::Words(_) => "WORD".to_owned(),
+        Kind::Text | Kind::Special(_) => "TEXT".to_owned(),
     }
 }
 
-/// Makes one word of all values of a directive: those up to the next word that starts with two dashes.
+/// The version with the commit it was built from, where that is known.
+pub(crate) const VERSION: &str = match option_env!("CORELANE_COMMIT") {
+    Some(commit) => commit,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
+/// The command line as clap knows it. Directives without effect are known but not listed.
+pub(crate) fn command() -> Command {
+    let directives = Directive::all().iter().map(|directive| {
+        let target = Directive::find(directive.name).unwrap_or(directive);
+        let arg = Arg::new(directive.name)
+            .long(directive.name)
+            .value_name(value_name(target.kind))
+            .allow_hyphen_values(true)
+            .action(ArgAction::Append)
+            .hide(target.idle || directive.alias_of.is_some());
+        let meaning = target.meaning().unwrap_or_default();
+        match target.default {
+            "" => arg.help(meaning),
+            default => arg.help(format!("{meaning} [default: {default}]")),
+        }
+    });
+    Command::new("corelane")
+        .version(VERSION)
+        .about("A Redis-compatible, shared-nothing, thread-per-core cache server.")
+        .after_help("The directives are explained in docs/config.md. `corelane doctor` looks whether this machine can run it.")
+        .arg(Arg::new("FILE").help("Configuration file in the form of redis.conf; - for the standard input"))
+        .arg(
+            Arg::new("check-config")
+                .long("check-config")
+                .action(ArgAction::SetTrue)
+                .help("Only look whether the configuration makes sense"),
+        )
+        .arg(
+            Arg::new("rename-command")
+                .long("rename-command")
+                .value_name("COMMAND NAME")
+                .action(ArgAction::Append)
+                .help("Give a command another name; an empty one forbids it"),
+        )
+        .args(directives)
+}
+
+/// Reads the command line, without the program's name, and the file that it names.
+///
+/// # Errors
+/// Whatever makes no sense, in one sentence. What clap has to say is said by it.
+pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Invocation> {
+    let words = std::iter::once(OsString::from("corelane")).chain(args);
+    invocation(&command().try_get_matches_from(join_values(words))?)
+}
+
+fn invocation(matches: &ArgMatches) -> Result<Invocation> {
+    let mut invocation = Invocation {
+        config: Config::default(),
+        check_only: matches.get_flag("check-config"),
+        idle: Vec::new(),
+    };
+    if let Some(path) = matches.get_one::<String>("FILE") {
+        for line in config_file::read(path)? {
+            invocation.take(&line).with_context(|| line.place.clone())?;
+        }
+        let absolute =
+            std::fs::canonicalize(path).map_or_else(|_| path.clone(), |path| path.display().to_string());
+        invocation.config.file = (path != "-").then_some(absolute);
+    }
+    let names = Directive::all().iter().map(|directive| directive.name).chain(["rename-command"]);
+    for name in names {
+        for value in matches.get_many::<String>(name).unwrap_or_default() {
+            let (_, words) = config_file::parse_line(&format!("{name} {value}"))?.unwrap_or_default();
+            let place = format!("--{name}");
+            invocation
+                .take(&Line { place, name: name.to_owned(), words })
+                .with_context(|| format!("--{name} {value}"))?;
+        }
+    }
+    let number = |name| invocation.config.number(name);
+    let (least, most) = (number("buffer-pool-min"), number("buffer-pool-max"));
+    if least > most {
+        bail!(
+            "buffer-pool-min is {least}, and buffer-pool-max is only {most}: raise the one or lower the other"
+        );
+    }
+    Ok(invocation)
+}
+
+impl Invocation {
+    fn take(&mut self, line: &Line) -> Result<()> {
+        if line.name == "rename-command" {
+            return self.rename(&line.words);
+        }
+        let directive = Directive::find(&line.name).ok_or_else(|| unknown(&line.name))?;
+        let single = !matches!(directive.kind, Kind::Special(_) | Kind::Words(_)) && directive.name != "bind";
+        if line.words.is_empty() || (single && line.words.len() > 1) {
+            bail!("{} takes {}", directive.name, if single { "one value" } else { "values" });
+        }
+        let value = line.words.join(" ");
+        if directive.idle && value != directive.default {
+            self.idle.push(directive.name);
+        }
+        self.config.set(directive, &value).map_err(|why| anyhow!("{}: {why}", directive.name))
+    }
+
+    fn rename(&mut self, words: &[String]) -> Result<()> {
+        let [name, new] = words else { bail!("rename-command takes a command and its new name, or \"\"") };
+        let (name, new) = (name.to_ascii_lowercase(), new.to_ascii_lowercase());
+        let renamed = |name: &str| self.config.renamed.iter().any(|(other, _)| other == name);
+        let known = |name: &str| all_commands().any(|command| command.name == name) && !renamed(name);
+        if !known(&name) {
+            bail!("there is no command {name:?} to be renamed");
+        }
+        let taken = self.config.renamed.iter().any(|(_, other)| !new.is_empty() && *other == new);
+        if known(&new) || taken {
+            bail!("there is a command {new:?} already");
+        }
+        self.config.renamed.push((name, new));
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> anyhow::Error {
+    let likeness = |known: &&Directive| strsim::jaro_winkler(known.name, name);
+    let nearest = Directive::all().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    match nearest.filter(|nearest| likeness(nearest) >= SIMILAR_MIN) {
+        Some(nearest) => anyhow!("there is no directive {name}; there is {}", nearest.name),
+        None => anyhow!("there is no directive {name}; docs/config.md lists them"),
+    }
+}
+
+/// Makes one word of all values of a directive: those up to the next word that starts with two dashes. Names of directives
+/// become lower case.
 pub(crate) fn join_values(args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     // 0: outside of a directive, 1: after its name, 2: after its first value.
@@ -135,93 +176,102 @@ pub(crate) fn join_values(args: impl Iterator<Item = OsString>) -> Vec<OsString>
     for arg in args {
         if arg.as_encoded_bytes().starts_with(b"--") {
             values = 1;
+            joined.push(arg.to_ascii_lowercase());
+        } else if values == 0 {
             joined.push(arg);
-        } else if values == 2 {
-            let last = joined.last_mut().expect("a value has been pushed");
-            last.push(" ");
-            last.push(arg);
         } else {
-            values = if values == 1 { 2 } else { 0 };
-            joined.push(arg);
+            let quoted = OsString::from(config_file::quote(&arg.to_string_lossy()));
+            if values == 2 {
+                let last = joined.last_mut().expect("a value has been pushed");
+                last.push(" ");
+                last.push(quoted);
+            } else {
+                joined.push(quoted);
+                values = 2;
+            }
         }
     }
     joined
 }
 
-fn parse_limit(text: &str) -> Result<usize, String> {
-    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
-    if bytes < LIMIT_MIN_BYTES {
-        return Err("it must be at least 1mb".to_owned());
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use clap::CommandFactory;
+    use corelane_runtime::options::ServerOptions;
 
-    fn parse(line: &str) -> Result<ServerOptions, clap::Error> {
-        let words = std::iter::once("corelane").chain(line.split_ascii_whitespace()).map(OsString::from);
-        Flags::try_parse_from(join_values(words)).map(Flags::into_options)
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Config> {
+        parse(line.split_ascii_whitespace().map(OsString::from)).map(|invocation| invocation.config)
     }
 
     #[test]
     fn the_table_of_flags_is_consistent() {
-        Flags::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
-    fn defaults_are_those_of_the_library() {
-        assert_eq!(format!("{:?}", parse("").unwrap()), format!("{:?}", ServerOptions::default()));
+    fn nothing_said_is_the_defaults() {
+        assert_eq!(parsed("").unwrap(), Config::default());
     }
 
     #[test]
     fn a_directive_takes_all_words_up_to_the_next() {
-        let options =
-            parse("--bind 127.0.0.1 -::1 --port 7000 --client-output-buffer-limit normal 1mb 0 0 --shards 3")
-                .unwrap();
-        assert_eq!(options.bind, ["127.0.0.1", "-::1"]);
-        assert_eq!((options.port, options.shards, options.output_buffer_limit), (7000, Some(3), 1 << 20));
-        assert_eq!(parse("--bind -::1").unwrap().bind, ["-::1"]);
-    }
-
-    #[test]
-    fn logs_have_two_names() {
-        for line in [
-            "--slowlog-log-slower-than -1 --slowlog-max-len 5",
-            "--commandlog-execution-slower-than -1 --commandlog-slow-execution-max-len 5",
-        ] {
-            let observation = parse(line).unwrap().observation;
-            assert_eq!((observation.slow_us, observation.slow_len_max), (-1, 5), "{line}");
-        }
-        let observation =
-            parse("--latency-tracking no --latency-tracking-info-percentiles 50 100").unwrap().observation;
+        let line = "--bind 127.0.0.1 -::1 --PORT 7000 --client-output-buffer-limit normal 1mb 0 0 --shards 3";
+        let config = parsed(line).unwrap();
+        assert!(config.value("client-output-buffer-limit").starts_with("normal 1048576 0 0 slave"));
+        let options = ServerOptions::from_config(config);
         assert_eq!(
-            (observation.latency_tracking, observation.latency_percentiles),
-            (false, vec![50.0, 100.0])
+            (options.bind, options.port, options.shards),
+            (vec!["127.0.0.1".into(), "-::1".into()], 7000, Some(3))
         );
     }
 
     #[test]
-    fn values_out_of_range_are_usage_errors() {
+    fn values_out_of_range_and_unknown_names_are_refused() {
         for line in [
             "--port 65536",
             "--port -1",
             "--port",
+            "--port 1 2",
             "--maxclients 0",
-            "--databases 0",
             "--proto-max-bulk-len 1k",
             "--unixsocketperm 999",
             "--client-output-buffer-limit 5",
             "--placement here",
-            "--slowlog-log-slower-than -2",
-            "--latency-tracking maybe",
-            "--latency-tracking-info-percentiles 50 101",
             "--no-such-flag 1",
-            "stray",
+            "--rename-command get",
+            "--rename-command nope x",
+            "--rename-command get set",
+            "--appendonly yes",
+            "no-such-file.conf",
         ] {
-            assert_eq!(parse(line).map_err(|error| error.exit_code()).unwrap_err(), 2, "{line}");
+            assert!(parsed(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn flags_go_before_the_file() {
+        let dir = std::env::temp_dir().join(format!("corelane-flags-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let inner = write("inner.conf", "timeout 5\nrename-command KEYS \"\"\n");
+        let outer = write(
+            "outer.conf",
+            &format!("# comment\ntimeout 4\nmaxclients 77\ninclude {inner}\ndaemonize yes\n"),
+        );
+        let args = [outer.as_str(), "--maxclients", "8"].map(OsString::from);
+        let invocation = parse(args.into_iter()).unwrap();
+        let config = &invocation.config;
+        assert_eq!((config.value("timeout"), config.value("maxclients")), ("5", "8"));
+        assert_eq!(config.renamed, [("keys".to_owned(), String::new())]);
+        assert_eq!(invocation.idle, ["daemonize"]);
+        let wrong = write("wrong.conf", "\ntimeot 4\n");
+        let error = format!("{:#}", parse([OsString::from(wrong)].into_iter()).unwrap_err());
+        assert!(error.contains("line 2") && error.contains("there is timeout"), "{error}");
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,33 +1,47 @@
 //! The `corelane` binary: reads the command line and runs the server.
 //!
 //! What may go wrong is said on stderr in one sentence; the exit code is 0 after an orderly stop, 1 after a failure, 2 for
-//! a command line that makes no sense.
+//! a command line or a configuration that makes no sense.
 
 mod allocator;
+mod config_file;
 mod doctor;
 mod flags;
+mod log;
 mod memory;
-mod observation_flags;
+mod rewrite;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
+use corelane_engine::Hooks;
 use corelane_runtime::host::Host;
+use corelane_runtime::options::ServerOptions;
 
-use flags::Flags;
+use flags::Invocation;
+
+/// The exit code for what makes no sense.
+const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     corelane_runtime::use_allocator(allocator::MIMALLOC);
-    let mut args = std::env::args_os();
-    let program = args.next().into_iter();
-    let mut args = args.peekable();
+    let mut args = std::env::args_os().skip(1).peekable();
     if args.next_if(|word| word == "doctor").is_some() {
         let Some((json, directives)) = doctor::arguments(args) else { return doctor::help() };
-        let flags = Flags::parse_from(flags::join_values(program.chain(directives)));
-        return doctor::run(flags.into_options(), json);
+        return match understand(directives.into_iter()) {
+            Ok(invocation) => doctor::run(ServerOptions::from_config(invocation.config), json),
+            Err(code) => code,
+        };
     }
-    let flags = Flags::parse_from(flags::join_values(program.chain(args)));
-    match run(flags) {
+    let invocation = match understand(args) {
+        Ok(invocation) => invocation,
+        Err(code) => return code,
+    };
+    if invocation.check_only {
+        println!("the configuration makes sense");
+        return ExitCode::SUCCESS;
+    }
+    match run(invocation) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("corelane: {error:#}");
@@ -36,12 +50,39 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(flags: Flags) -> anyhow::Result<()> {
-    let host = Host::start(&flags.into_options())?;
+/// The command line, or the exit code after what was wrong with it has been said; `--help` and `--version` are such, too.
+fn understand(args: impl Iterator<Item = OsString>) -> Result<Invocation, ExitCode> {
+    flags::parse(args).map_err(|error| match error.downcast_ref::<clap::Error>() {
+        Some(clap) => {
+            // A closed terminal leaves nobody to be told.
+            let _ = clap.print();
+            ExitCode::from(clap.exit_code() as u8)
+        }
+        None => {
+            eprintln!("corelane: {error:#}");
+            ExitCode::from(USAGE)
+        }
+    })
+}
+
+fn run(invocation: Invocation) -> anyhow::Result<()> {
+    let mut options = ServerOptions::from_config(invocation.config);
+    options.hooks = Hooks { rewrite: rewrite::rewrite, changed: log::note_changes };
+    log::start(options.config.value("loglevel"), options.config.value("logfile"))?;
+    if !invocation.idle.is_empty() {
+        tracing::warn!("these directives are known and change nothing here: {}", invocation.idle.join(", "));
+    }
+    tracing::info!("corelane {} starts, process {}", flags::VERSION, std::process::id());
+    let host = Host::start(&options)?;
     for warning in host.warnings() {
-        eprintln!("corelane: {warning}");
+        tracing::warn!("{warning}");
     }
     memory::return_in_background()?;
-    println!("corelane {}: {}", env!("CARGO_PKG_VERSION"), host.summary());
-    Ok(host.wait()?)
+    for line in host.banner() {
+        tracing::info!("{line}");
+    }
+    tracing::info!("{}", host.summary());
+    host.wait()?;
+    tracing::info!("corelane has ended in order");
+    Ok(())
 }

@@ -97,6 +97,25 @@ fn redis_cli_finds_big_keys() {
     }
 }
 
+#[test]
+fn redis_cli_finds_hot_keys_under_an_lfu_policy() {
+    if !server::installed("redis-cli", "--version") {
+        return;
+    }
+    for shards in SHARD_COUNTS {
+        let server = Server::ours_with(shards, &["--maxmemory-policy", "allkeys-lfu"]);
+        let mut client = server.client();
+        client.check("DEBUG POPULATE 100", "+OK\r\n");
+        for _ in 0..500 {
+            client.check("GET key:42", "$8\r\nvalue:42\r\n");
+        }
+        let (text, ended_well) = redis_cli(&server, &["--hotkeys"]);
+        assert!(ended_well && text.contains("Sampled 100 keys in the keyspace!"), "{text}");
+        let found = text.lines().find(|line| line.starts_with("hot key found with counter:"));
+        assert!(found.is_some_and(|line| line.ends_with("keyname: \"key:42\"")), "{text}");
+    }
+}
+
 /// A process that is killed when dropped.
 struct Killed(Child);
 

@@ -198,7 +198,7 @@ pub(crate) fn ours_command(port: u16, shards: usize, dir: &Path) -> Command {
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--shards", &shards.to_string()]);
-    command.current_dir(dir);
+    command.args(["--enable-debug-command", "yes"]).current_dir(dir);
     command
 }
 

@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod configuration;
 mod grammar;
 mod introspection;
 mod monitor;

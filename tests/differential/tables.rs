@@ -48,6 +48,19 @@ fn diagnosis() {
     check(include_str!("tables/diagnosis.txt"));
 }
 
+#[test]
+fn configuration() {
+    check(include_str!("tables/configuration.txt"));
+}
+
+#[test]
+fn password() {
+    // A password that an earlier case has left must not keep out the next: every case ends without one.
+    if let Some(peers) = Peers::start() {
+        check_on(&peers, &[Pace::OneByOne], include_str!("tables/password.txt"));
+    }
+}
+
 /// A difference, and where it showed.
 type Found = BTreeMap<String, Vec<String>>;
 

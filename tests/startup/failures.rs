@@ -92,7 +92,9 @@ fn cpus_and_shards_that_are_not_there() {
     let unknown = "--cpus names cpu 9999, which this process may not use: choose from ";
     assert_fails("unknown-cpu", with(&["--cpus", "0,9999"]), &[unknown]);
     assert_fails("no-list", with(&["--cpus", "first"]), &["--cpus \"first\" is not a list of CPUs"]);
-    assert_fails("no-shards", with(&["--shards", "0"]), &["--shards 0 is out of range: choose 1 to 1024"]);
+    let (code, sentence) = failed_start(with(&["--shards", "1025"]), "too-many-shards");
+    assert_eq!(code, Some(2));
+    assert_eq!(sentence, "corelane: --shards 1025: shards: argument must be between 0 and 1024 inclusive\n");
 }
 
 #[test]

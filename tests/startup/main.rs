@@ -48,7 +48,7 @@ fn soft_limits_are_raised() {
     };
     assert!(soft("Max open files") > Some(10_000), "{limits}");
     assert_eq!(soft("Max locked memory"), Some(512 << 10), "{limits}");
-    assert_eq!(server.log().lines().count(), server.log().matches("ready").count(), "{}", server.log());
+    assert!(!server.log().contains("WARN"), "{}", server.log());
 }
 
 #[test]

@@ -28,17 +28,18 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Reads commands from the front of `data`, at most as many as can be warmed. What ended that, if not the number: more
-    /// input is needed, or an error, which come after the complete commands.
+    /// Reads commands from the front of `data`, at most `count_max` and as many as can be warmed. What ended that, if not
+    /// the number: more input is needed, or an error, which come after the complete commands.
     pub(crate) fn parse(
         &mut self,
         parser: &mut Parser,
         data: &[u8],
         limits: &Limits,
+        count_max: usize,
     ) -> Option<Result<Step, ProtocolError>> {
         self.len = 0;
         self.starts[0] = 0;
-        while self.len < WARM_MAX {
+        while self.len < count_max.min(WARM_MAX) {
             let start = self.starts[self.len];
             if self.len > 0 {
                 // Only the first command may have been begun earlier.

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::ctx::{Ctx, Decide, Next, PartResult, SessionCtx};
 use crate::errors::Error;
+use crate::session::Client;
 use crate::settings::Settings;
 use corelane_resp::Reply;
 
@@ -17,6 +18,9 @@ pub type DecideFn = fn(&mut Decide<'_>) -> Next;
 
 /// Refuses arguments before any shard sees them.
 pub type Check = fn(Args<'_>, &Settings) -> Result<(), Error>;
+
+/// Refuses a client for who it is, before the command is counted.
+pub type Permit = fn(&Client, Args<'_>, &Settings) -> Result<(), Error>;
 
 /// Whether a handler is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +85,8 @@ pub enum Scope {
     Keys,
     /// Intents on every shard as a whole: the database as one value (DBSIZE, FLUSHALL, KEYS).
     Whole,
+    /// The same, and alone: it changes every shard's settings (CONFIG SET).
+    Alone,
     /// Nothing: it reads the servers' state, not data (INFO, CLIENT LIST).
     Nothing,
 }
@@ -276,6 +282,8 @@ pub struct Command {
     pub scope: Scope,
     /// Refuses bad arguments before any shard sees them; needed where several shards would see them.
     pub check: Option<Check>,
+    /// Refuses clients that may not run it; a subcommand's own goes before its container's.
+    pub permit: Option<Permit>,
     /// The first version of Redis or Valkey that had it.
     pub since: &'static str,
     /// Redis's group: string, generic, connection, server.
@@ -313,6 +321,7 @@ impl Command {
         plan: Plan::Container,
         scope: Scope::Keys,
         check: None,
+        permit: None,
         since: "1.0.0",
         group: "generic",
         summary: "",
@@ -343,6 +352,12 @@ impl Command {
     #[inline]
     pub const fn is_write(&self) -> bool {
         self.flags.has(Flags::WRITE)
+    }
+
+    /// Whether nothing else may run where it does: it changes data or settings.
+    #[inline]
+    pub const fn is_exclusive(&self) -> bool {
+        self.is_write() || matches!(self.scope, Scope::Alone)
     }
 
     /// Where the keys stand in these arguments; `None` where the arguments do not say so properly.

@@ -213,7 +213,7 @@ impl Node {
     fn locked(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         match tx.command.plan {
-            Plan::EachShard { .. } if tx.command.is_write() => {
+            Plan::EachShard { .. } if tx.command.is_exclusive() => {
                 tx.phase = Phase::Running(1);
                 tx.awaited = tx.parts.len();
                 tx.active = (0..tx.parts.len()).collect();
@@ -288,7 +288,7 @@ impl Node {
     /// Answers the client, and lets go of what is still held.
     fn finish(&mut self, id: TxId, reply: Option<Reply>, now: Millis) {
         let Some(mut tx) = self.coordinator.txs.remove(&id.number) else { return };
-        let released_by_run = matches!(tx.command.plan, Plan::EachShard { .. }) && tx.command.is_write();
+        let released_by_run = matches!(tx.command.plan, Plan::EachShard { .. }) && tx.command.is_exclusive();
         if !released_by_run {
             for part in &tx.parts {
                 self.core.send(part.shard, TxMessage::Release(id));

@@ -110,6 +110,7 @@ impl Shard {
             decay_minutes: settings.lfu_decay_time_minutes,
         });
         self.keyspace.access.set_lfu(lfu);
+        self.timing.apply(&settings.observation);
     }
 }
 

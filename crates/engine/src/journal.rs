@@ -11,6 +11,7 @@
 use crate::ahead::Ahead;
 use crate::args::Args;
 use crate::command::{Command, Flags};
+use crate::config::Directive;
 use crate::keyspace::Millis;
 use crate::latency_monitor::LatencyMonitor;
 use crate::message::RequestHead;
@@ -164,9 +165,10 @@ fn shortened(args: Args<'_>) -> Vec<Box<[u8]>> {
 
 /// Whether an argument is a user's name or password, or a setting that is one.
 fn is_secret(args: Args<'_>, idx: usize) -> bool {
-    const SECRET_SETTINGS: [&str; 5] =
-        ["requirepass", "masterauth", "primaryauth", "tls-key-file-pass", "tls-client-key-file-pass"];
-    let is_setting = |at: usize| SECRET_SETTINGS.iter().any(|name| args.is(at, name));
+    let is_setting = |at: usize| {
+        let name = std::str::from_utf8(args.at(at)).ok();
+        name.and_then(Directive::find).is_some_and(|directive| directive.secret)
+    };
     match idx {
         0 => false,
         _ if args.is(0, "AUTH") => true,

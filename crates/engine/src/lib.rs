@@ -8,6 +8,7 @@ mod args;
 mod command;
 mod command_stats;
 mod commands;
+pub mod config;
 mod coordinator;
 mod ctx;
 mod digest;
@@ -16,6 +17,7 @@ mod embedded;
 mod errors;
 mod execute;
 mod failover;
+mod feed;
 mod glob;
 mod histogram;
 mod input;
@@ -33,6 +35,7 @@ mod participant;
 mod pause;
 mod rates;
 mod reply_order;
+mod serve;
 mod session;
 mod settings;
 mod slot;
@@ -42,8 +45,8 @@ mod waits;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{
-    Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn, Plan,
-    Scope, SessionHandler,
+    Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn,
+    Permit, Plan, Scope, SessionHandler,
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
 pub use commands::{CommandNumber, CommandTable, all as all_commands};
@@ -71,7 +74,7 @@ pub use node::{Faults, Node, NodeConfig};
 pub use pause::Pause;
 pub use rates::{Rates, Sampler};
 pub use session::{Client, ClientCounts, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions, Wait};
-pub use settings::{Allocator, MaxmemoryPolicy, Observation, Settings};
+pub use settings::{Allocator, Hooks, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
 pub use timing::{Ticks, Timing};

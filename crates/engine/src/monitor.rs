@@ -5,10 +5,12 @@
 
 use crate::args::Args;
 use crate::command::{Command, Flags};
+use crate::ctx::HostRequest;
 use crate::keyspace::Millis;
 use crate::modes::Modes;
 use crate::node::{Core, Node};
 use crate::session::{Client, CloseWhen, SessionId};
+use crate::settings::OutputLimit;
 use crate::slot::ShardId;
 
 /// Output that a monitor may leave unread where `client-output-buffer-limit` sets no limit, in bytes.
@@ -115,23 +117,25 @@ impl Node {
 
     /// Writes lines to all monitors of this shard; drops those that do not keep up.
     pub(crate) fn deliver_lines(&mut self, lines: &[u8]) {
-        let unread_max = match self.core.shard.settings.output_buffer_limit {
-            0 => UNREAD_MAX,
-            limit => limit,
-        };
+        let mut limit = self.core.shard.settings.output_limits.normal;
+        if limit.hard == 0 {
+            limit.hard = UNREAD_MAX;
+        }
         let monitors = std::mem::take(&mut self.monitors);
-        self.monitors = monitors.into_iter().filter(|id| self.deliver_to(*id, lines, unread_max)).collect();
+        self.monitors = monitors.into_iter().filter(|id| self.deliver_to(*id, lines, limit)).collect();
     }
 
     /// False if the session is no monitor any longer.
-    fn deliver_to(&mut self, id: SessionId, lines: &[u8], unread_max: usize) -> bool {
+    fn deliver_to(&mut self, id: SessionId, lines: &[u8], limit: OutputLimit) -> bool {
         let Some(session) = self.sessions.get_mut(id) else { return false };
         let modes = session.client.modes;
         if modes.has(Modes::MONITOR) && !modes.mutes() && session.client.close.is_none() {
             session.out.raw(lines);
-            if session.output_len() > unread_max {
+            if limit.is_over_hard(session.output_len()) {
                 session.client.close = Some(CloseWhen::Now);
                 self.core.shard.stats.output_limit_disconnections += 1;
+                let line = session.client.farewell("client-output-buffer-limit");
+                self.core.shard.host_requests.push_back(HostRequest::Log(line));
             }
             self.core.after_change(session, id);
         }

@@ -141,9 +141,10 @@ impl Node {
             host_requests: VecDeque::new(),
         };
         shard.apply_settings();
+        let table = CommandTable::renamed(&shard.settings.config.renamed);
         let core = Core {
             shard,
-            table: CommandTable::new(),
+            table,
             limits,
             outboxes: (0..config.shards).map(|_| Box::default()).collect(),
             local: VecDeque::new(),
@@ -180,7 +181,13 @@ impl Node {
     pub fn open(&mut self, peer: Peer, now: Millis) -> SessionId {
         let shard = &mut self.core.shard;
         shard.stats.connections_received += 1;
-        self.sessions.open(peer, now, shard.me.0, shard.slots.shards())
+        let id = self.sessions.open(peer, now, shard.me.0, shard.slots.shards());
+        if !shard.settings.password.is_empty()
+            && let Some(session) = self.sessions.get_mut(id)
+        {
+            session.client.authenticated = false;
+        }
+        id
     }
 
     /// Bytes that arrived on a connection. Runs every complete command that may be run now.
@@ -289,6 +296,7 @@ impl Node {
 
     /// A bounded piece of background work: expiry, freeing, long commands. True if there is more to do at once.
     pub fn tick(&mut self, now: Millis) -> bool {
+        self.core.limits.bulk_len_max = self.core.shard.settings.proto_max_bulk_len;
         self.core.shard.timing.stop();
         let mut more = self.core.expire_some(now);
         more |= self.core.shard.keyspace.free_some(FREE_BUDGET);
@@ -350,6 +358,30 @@ impl Node {
     /// The command being run; for the report of a panic.
     pub fn current_command(&self) -> Option<&'static str> {
         self.core.current
+    }
+
+    /// Whether a session has had more unsent output than the soft limit for as long as that allows; then it is to be closed.
+    /// To be asked about once a second.
+    pub fn is_over_soft_limit(&mut self, id: SessionId, now: Millis) -> bool {
+        let limit = self.core.shard.settings.output_limits.normal;
+        let Some(session) = self.sessions.get_mut(id) else { return false };
+        if !limit.is_over_soft(session.output_len()) {
+            session.over_soft_since = None;
+            return false;
+        }
+        let since = *session.over_soft_since.get_or_insert(now);
+        if now.saturating_sub(since) <= limit.soft_s * 1000 {
+            return false;
+        }
+        let line = session.client.farewell("the soft client-output-buffer-limit");
+        self.core.shard.stats.output_limit_disconnections += 1;
+        self.core.shard.host_requests.push_back(HostRequest::Log(line));
+        true
+    }
+
+    /// The configuration in force.
+    pub fn settings(&self) -> &Settings {
+        &self.core.shard.settings
     }
 
     /// Counters, for the runtime to add its own.
@@ -445,9 +477,12 @@ impl Core {
     #[inline]
     pub(crate) fn after_change(&mut self, session: &mut Session, id: SessionId) {
         let settings = &self.shard.settings;
-        let limit = settings.output_buffer_limit;
-        if limit != 0 && session.output_len() > limit && !session.embedded {
-            self.shard.stats.output_limit_disconnections += u64::from(session.client.close.is_none());
+        if settings.output_limits.normal.is_over_hard(session.output_len()) && !session.embedded {
+            if session.client.close.is_none() {
+                self.shard.stats.output_limit_disconnections += 1;
+                let line = session.client.farewell("client-output-buffer-limit");
+                self.shard.host_requests.push_back(HostRequest::Log(line));
+            }
             session.client.close = Some(CloseWhen::Now);
         }
         let backlog_max = settings.output_backlog_max;

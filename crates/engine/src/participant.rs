@@ -76,7 +76,7 @@ pub(crate) struct Participant {
 }
 
 fn mode_of(command: &Command) -> Mode {
-    if command.is_write() { Mode::Exclusive } else { Mode::Shared }
+    if command.is_exclusive() { Mode::Exclusive } else { Mode::Shared }
 }
 
 /// The intents that a single-shard command would need.
@@ -159,7 +159,7 @@ impl Node {
                 self.participant.held.insert(tx, Held { request, ticket: None });
                 return self.grant(tx, now);
             }
-            Scope::Whole => IntentScope::Whole,
+            Scope::Whole | Scope::Alone => IntentScope::Whole,
             Scope::Keys => IntentScope::Keys(&hashes),
         };
         let intents = &mut self.participant.intents;
@@ -184,7 +184,7 @@ impl Node {
         let Some(held) = self.participant.held.get(&tx) else { return };
         let command = held.request.command;
         let reads = match command.plan {
-            Plan::EachShard { .. } => !command.is_write(),
+            Plan::EachShard { .. } => !command.is_exclusive(),
             _ => true,
         };
         if self.faults.release_early

@@ -69,6 +69,13 @@ impl Peer {
         Self { fd, unix, find_ends, ends: OnceCell::new() }
     }
 
+    /// Whether it comes from this machine.
+    pub fn is_local(&self) -> bool {
+        let host = self.ends().addr.rsplit_once(':').map_or("", |(host, _)| host);
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<core::net::IpAddr>();
+        self.unix || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+
     /// The connection's ends.
     pub fn ends(&self) -> &Ends {
         self.ends.get_or_init(|| Box::new((self.find_ends)(self)))
@@ -117,8 +124,23 @@ pub struct Client {
     pub modes: Modes,
     /// Set by QUIT, CLIENT KILL and errors after which the connection makes no sense.
     pub close: Option<CloseWhen>,
+    /// It may run all commands: it has given the password, or none was asked for when it came.
+    pub authenticated: bool,
     /// Set by a command that blocks; no other is run before it is taken away.
     pub wait: Option<Box<Wait>>,
+}
+
+impl Client {
+    /// A line for the log: which client was dropped for having gone over a limit.
+    #[cold]
+    pub(crate) fn farewell(&self, limit: &str) -> String {
+        let addr = &self.peer.ends().addr;
+        format!(
+            "closed client id={} addr={addr} name={}: it was over {limit}",
+            self.id,
+            self.name.escape_ascii()
+        )
+    }
 }
 
 /// What a client that is blocked waits for.
@@ -235,6 +257,8 @@ pub struct Session {
     pub(crate) held_up: bool,
     /// What the runtime was last told.
     reading: bool,
+    /// Since when its output has been over the soft limit.
+    pub(crate) over_soft_since: Option<Millis>,
     /// Belongs to the embedding program instead of a connection: other clients do not see it, and its replies are taken
     /// when all are there.
     pub(crate) embedded: bool,
@@ -273,6 +297,7 @@ impl Session {
             resuming: false,
             held_up: false,
             reading: true,
+            over_soft_since: None,
             embedded: false,
         }
     }
@@ -529,6 +554,7 @@ impl Sessions {
             commands: 0,
             modes: Modes::NONE,
             close: None,
+            authenticated: true,
             wait: None,
         };
         let idx = self.slab.insert((self.generation, Session::new(client))) as u32;

@@ -1,5 +1,7 @@
 //! What the engine needs to know of the configuration. Plain data; every shard has its own copy.
 
+use crate::config::Config;
+
 /// Settings of the engine, with Redis's names and defaults where Redis has them.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -9,12 +11,28 @@ pub struct Settings {
     pub proto_max_bulk_len: usize,
     /// Bytes of unprocessed input after which a client is dropped (`client-query-buffer-limit`).
     pub query_buffer_limit: usize,
-    /// Bytes of unsent output after which a normal client is dropped; 0 for no limit (`client-output-buffer-limit`).
-    pub output_buffer_limit: usize,
+    /// Unsent output after which a client is dropped (`client-output-buffer-limit`).
+    pub output_limits: OutputLimits,
     /// Bytes of unsent output after which no more of a client's commands are run until it has read.
     pub output_backlog_max: usize,
-    /// All settings as CONFIG GET shows them: name and value, sorted by name.
-    pub shown: Vec<(&'static str, String)>,
+    /// All directives as CONFIG GET shows them.
+    pub config: Config,
+    /// What the password of the default user is; empty for none (`requirepass`).
+    pub password: Box<[u8]>,
+    /// Whether clients from elsewhere are refused as long as there is no password (`protected-mode`).
+    pub protected_mode: bool,
+    /// Seconds without traffic after which a client is dropped; 0 for never (`timeout`).
+    pub timeout_s: u32,
+    /// Seconds between TCP keep-alive probes; 0 for none (`tcp-keepalive`).
+    pub tcp_keepalive_s: u32,
+    /// Buffers for receives that a shard has from the start, 17 KiB each (`buffer-pool-min`).
+    pub buffer_pool_min: u16,
+    /// Buffers that it may have (`buffer-pool-max`).
+    pub buffer_pool_max: u16,
+    /// Microseconds for which a shard without work spins before it sleeps (`busy-poll-us`).
+    pub busy_poll_us: u64,
+    /// What the process around the engine does for CONFIG.
+    pub hooks: Hooks,
     /// What INFO says about the process and does not change: field and value.
     pub server_info: Vec<(&'static str, String)>,
     /// The CPU to which this engine's shard is bound, for INFO.
@@ -25,6 +43,8 @@ pub struct Settings {
     pub started_ms: u64,
     /// Most connections at a time.
     pub maxclients: u32,
+    /// The most that it may be set to: the process has no more descriptors.
+    pub maxclients_max: u32,
     /// From where on commands are logged.
     pub observation: Observation,
     /// Which keys are to go when memory is short, and so what is kept of accesses (`maxmemory-policy`).
@@ -35,6 +55,73 @@ pub struct Settings {
     pub lfu_log_factor: u32,
     /// Minutes without an access that take one off a counter; 0 for never (`lfu-decay-time`).
     pub lfu_decay_time_minutes: u32,
+}
+
+/// What the process around the engine does for CONFIG. These run on a shard, and may take milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooks {
+    /// Writes the configuration into its file.
+    pub rewrite: fn(&Config) -> Result<(), String>,
+    /// What was first has become what is second; called once per change, whatever the number of shards.
+    pub changed: fn(&Config, &Config),
+}
+
+impl Default for Hooks {
+    /// No file and no log.
+    fn default() -> Self {
+        Self {
+            rewrite: |_| Err("The server is running without a config file".to_owned()),
+            changed: |_, _| {},
+        }
+    }
+}
+
+/// Unsent output after which a client is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutputLimit {
+    /// Bytes after which it is at once; 0 for never.
+    pub hard: usize,
+    /// Bytes after which it is when they stay for [`Self::soft_s`]; 0 for never.
+    pub soft: usize,
+    /// In seconds.
+    pub soft_s: u64,
+}
+
+impl OutputLimit {
+    /// Output of which no limit knows: Valkey does not count a client's own buffer, in which short replies are.
+    const UNCOUNTED: usize = 16 << 10;
+
+    /// Whether so many bytes are over the hard limit.
+    #[inline]
+    pub const fn is_over_hard(self, bytes: usize) -> bool {
+        self.hard != 0 && bytes > self.hard && bytes > Self::UNCOUNTED
+    }
+
+    /// Whether so many bytes are over the soft limit.
+    pub const fn is_over_soft(self, bytes: usize) -> bool {
+        self.soft != 0 && bytes > self.soft && bytes > Self::UNCOUNTED
+    }
+}
+
+/// The limits of all classes of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// Of clients that are nothing special; monitors are such.
+    pub normal: OutputLimit,
+    /// Of replicas.
+    pub replica: OutputLimit,
+    /// Of subscribers.
+    pub pubsub: OutputLimit,
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self {
+            normal: OutputLimit::default(),
+            replica: OutputLimit { hard: 256 << 20, soft: 64 << 20, soft_s: 60 },
+            pubsub: OutputLimit { hard: 32 << 20, soft: 8 << 20, soft_s: 60 },
+        }
+    }
 }
 
 /// The process's allocator, as MEMORY and INFO ask it. The functions may take milliseconds.
@@ -123,14 +210,23 @@ impl Default for Settings {
             databases: 16,
             proto_max_bulk_len: 512 << 20,
             query_buffer_limit: 1 << 30,
-            output_buffer_limit: 0,
+            output_limits: OutputLimits::default(),
             output_backlog_max: 1 << 20,
-            shown: Vec::new(),
+            config: Config::default(),
+            password: Box::default(),
+            protected_mode: true,
+            timeout_s: 0,
+            tcp_keepalive_s: 300,
+            buffer_pool_min: 64,
+            buffer_pool_max: 1024,
+            busy_poll_us: 0,
+            hooks: Hooks::default(),
             server_info: Vec::new(),
             cpu: None,
             port: 6379,
             started_ms: 0,
             maxclients: 10_000,
+            maxclients_max: u32::MAX,
             allocator: Allocator::default(),
             maxmemory_policy: MaxmemoryPolicy::default(),
             lfu_log_factor: 10,

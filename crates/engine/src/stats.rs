@@ -119,6 +119,8 @@ pub struct ShardStats {
     pub ring_submissions: u64,
     /// Completions reaped from the socket ring.
     pub ring_completions: u64,
+    /// Receives that found no buffer and were tried again.
+    pub buffer_shortages: u64,
 }
 
 impl ShardStats {

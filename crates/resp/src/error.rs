@@ -26,6 +26,12 @@ pub enum ProtocolError {
     /// The length of an argument is no integer, negative, or over `bulk_len_max`.
     #[error("Protocol error: invalid bulk length")]
     BulkLength,
+    /// A count of arguments that only a client who has given its password may ask for.
+    #[error("Protocol error: unauthenticated multibulk length")]
+    StrangerMultibulkLength,
+    /// A length of an argument that only a client who has given its password may ask for.
+    #[error("Protocol error: unauthenticated bulk length")]
+    StrangerBulkLength,
     /// A line or an argument does not end in CRLF.
     #[error("Protocol error: invalid CRLF in request")]
     LineEnd,

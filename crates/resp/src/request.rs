@@ -55,6 +55,11 @@ impl Span {
     }
 }
 
+/// The most arguments of a client that has not given its password.
+const STRANGER_ARGS_MAX: usize = 10;
+/// The longest argument of such a client, in bytes.
+const STRANGER_BULK_LEN_MAX: usize = 16 << 10;
+
 /// What a request may ask for. Lengths in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -66,6 +71,19 @@ pub struct Limits {
     pub inline_len_max: usize,
     /// From this length on an argument is reported as [`Step::NeedBulk`].
     pub large_bulk_len: usize,
+    /// The client has a password to give yet: it may send 10 arguments of 16 KiB, which is enough for that.
+    pub stranger: bool,
+}
+
+impl Limits {
+    /// What is looked at closely: a longer argument may be none.
+    #[inline]
+    const fn plain_len_max(&self) -> usize {
+        if self.stranger && self.bulk_len_max > STRANGER_BULK_LEN_MAX {
+            return STRANGER_BULK_LEN_MAX;
+        }
+        self.bulk_len_max
+    }
 }
 
 impl Default for Limits {
@@ -76,6 +94,7 @@ impl Default for Limits {
             args_max: i32::MAX as usize,
             inline_len_max: 64 << 10,
             large_bulk_len: 32 << 10,
+            stranger: false,
         }
     }
 }
@@ -206,7 +225,7 @@ impl Parser {
         }
         if self.place == Place::Count {
             let (count, next) = match short_length(input, 1) {
-                Some((count, next)) if count <= limits.args_max => (count, next),
+                Some((count, next)) if count <= limits.args_max && !limits.stranger => (count, next),
                 _ => match self.count_line(input, limits)? {
                     Some(found) => found,
                     None => return Ok(Step::NeedMore),
@@ -223,7 +242,7 @@ impl Parser {
     /// Finds the missing arguments; the usual, complete ones right here.
     #[inline]
     fn args(&mut self, input: &[u8], spans: &mut Vec<Span>, limits: &Limits) -> Result<Step, ProtocolError> {
-        let plain_len_end = limits.large_bulk_len.min(limits.bulk_len_max.saturating_add(1));
+        let plain_len_end = limits.large_bulk_len.min(limits.plain_len_max().saturating_add(1));
         let mut pos = self.pos as usize;
         let mut missing = self.missing;
         while missing > 0 {
@@ -271,6 +290,9 @@ impl Parser {
         let Some(len) = len.filter(|&len| len <= limits.bulk_len_max) else {
             return Err(ProtocolError::BulkLength);
         };
+        if limits.stranger && len > STRANGER_BULK_LEN_MAX {
+            return Err(ProtocolError::StrangerBulkLength);
+        }
         let start = line_end + 2;
         if len >= limits.large_bulk_len {
             self.bulk_start = start as u32;
@@ -294,6 +316,9 @@ impl Parser {
         let count = usize::try_from(count).unwrap_or(0);
         if count > limits.args_max.min(u32::MAX as usize) {
             return Err(ProtocolError::MultibulkLength);
+        }
+        if limits.stranger && count > STRANGER_ARGS_MAX {
+            return Err(ProtocolError::StrangerMultibulkLength);
         }
         Ok(Some((count, line_end + 2)))
     }

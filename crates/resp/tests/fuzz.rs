@@ -89,6 +89,7 @@ fn broken_requests_mean_the_same_however_they_are_cut() {
             args_max: 1 + random.below(8),
             inline_len_max: 8 + random.below(60),
             large_bulk_len: 1 + random.below(40),
+            stranger: random.below(4) == 0,
         };
         let whole = outcome(limits, [&stream[..]]);
         let parts = outcome(limits, cut(&stream, &mut random));

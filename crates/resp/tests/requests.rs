@@ -205,13 +205,47 @@ fn lines_have_a_longest_length() {
 
 #[test]
 fn limits_are_those_given() {
-    let limits = Limits { bulk_len_max: 5, args_max: 2, inline_len_max: 8, large_bulk_len: 100 };
+    let limits =
+        Limits { bulk_len_max: 5, args_max: 2, inline_len_max: 8, large_bulk_len: 100, stranger: false };
     let end = |stream: &[u8]| outcome(limits, [stream]).1;
     assert_eq!(end(b"*2\r\n$5\r\nabcde\r\n$5\r\nabcde\r\n"), None);
     assert_eq!(end(b"*1\r\n$6\r\n"), Some(ProtocolError::BulkLength));
     assert_eq!(end(b"*3\r\n"), Some(ProtocolError::MultibulkLength));
     assert_eq!(end(b"12345678\r\n"), None);
     assert_eq!(end(b"123456789\r\n"), Some(ProtocolError::InlineTooLong));
+}
+
+#[test]
+fn who_has_a_password_to_give_may_send_little() {
+    let strangers = Limits { stranger: true, ..Limits::default() };
+    let command = |args: usize, len: usize| {
+        let mut stream = Vec::new();
+        encode_command(&mut stream, &vec!["x".repeat(len); args]);
+        stream
+    };
+    for (stream, error) in [
+        (command(10, 1), None),
+        (command(11, 1), Some(ProtocolError::StrangerMultibulkLength)),
+        (command(1, 16 << 10), None),
+        (command(1, (16 << 10) + 1), Some(ProtocolError::StrangerBulkLength)),
+        (b"*9999999999\r\n".to_vec(), Some(ProtocolError::MultibulkLength)),
+        (b"*1\r\n$9999999999\r\n".to_vec(), Some(ProtocolError::BulkLength)),
+    ] {
+        assert_eq!(
+            outcome(strangers, [&stream[..]]).1,
+            error,
+            "{}",
+            &stream.escape_ascii().to_string()[..20.min(stream.len())]
+        );
+        assert_eq!(end_of_strangers(&stream), error);
+    }
+}
+
+/// The same, its last bytes one at a time.
+fn end_of_strangers(stream: &[u8]) -> Option<ProtocolError> {
+    let (head, tail) = stream.split_at(stream.len().saturating_sub(20));
+    let chunks: Vec<&[u8]> = std::iter::once(head).chain(tail.chunks(1)).collect();
+    outcome(Limits { stranger: true, ..Limits::default() }, chunks).1
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::allocator;
 use crate::listen::{Accept, ListenError, Listeners, listen};
 use crate::notify::ServiceManager;
 use crate::options::ServerOptions;
-use crate::preflight::{PreflightError, preflight};
+use crate::preflight::{PreflightError, most_clients, preflight};
 use crate::server::{ServeError, Server, ServerPlan, ShardPlan, Tenancy};
 use crate::signals::StopSignals;
 use crate::topology::{Layout, Machine, Placement, TopologyError, place, ranges};
@@ -43,6 +43,7 @@ pub struct Host {
     server: Server,
     warnings: Vec<String>,
     summary: String,
+    banner: Vec<String>,
     manager: ServiceManager,
     /// Keeps the Unix socket's file until the server has ended.
     _listeners: Listeners,
@@ -65,30 +66,49 @@ impl Host {
         settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
         settings.allocator = allocator::in_use();
         settings.server_info.extend(listener_info(&listeners));
+        settings.maxclients_max = most_clients(shards);
+        let (timeout_s, tcp_keepalive_s) = (settings.timeout_s, settings.tcp_keepalive_s);
+        let busy_poll = Duration::from_micros(settings.busy_poll_us);
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
         let plan = ServerPlan {
             shards: shards.collect(),
             settings,
             seed: random_seed(),
-            timeout_s: options.timeout_s,
-            tcp_keepalive_s: options.tcp_keepalive_s,
-            busy_poll: Duration::from_micros(options.busy_poll_us.into()),
+            timeout_s,
+            tcp_keepalive_s,
+            busy_poll,
             tenancy: Tenancy::Owner,
         };
+        let banner = vec![
+            format!(
+                "Linux {}, sockets through io_uring (deferred task work, multishot receive, provided buffers)",
+                fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim()
+            ),
+            format!(
+                "{} databases, at most {} clients, strings of at most {} bytes",
+                plan.settings.databases, plan.settings.maxclients, plan.settings.proto_max_bulk_len
+            ),
+        ];
         let server = Server::start(plan)?;
         let manager = ServiceManager::of_this_process();
         signals.watch(server.mesh().clone(), manager.clone()).map_err(HostError::Signals)?;
         let summary = summary(&layout, &machine, &listeners);
         manager.ready(&summary);
         let warnings = found.warnings.into_iter().chain(layout.warning).chain(listeners.warning.take());
-        Ok(Self { server, warnings: warnings.collect(), summary, manager, _listeners: listeners })
+        Ok(Self { server, warnings: warnings.collect(), banner, summary, manager, _listeners: listeners })
     }
 
     /// Sentences about what is not as it was asked for.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What the server found and settled on, for the log.
+    #[must_use]
+    pub fn banner(&self) -> &[String] {
+        &self.banner
     }
 
     /// One line: how many shards, where they run, where they listen.

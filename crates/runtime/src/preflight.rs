@@ -146,6 +146,14 @@ pub fn raise_descriptors(shards: usize, maxclients: u32) -> Result<Descriptors, 
     Ok(Descriptors { clients, limit: if clients < maxclients { hard.max(limit) } else { limit } })
 }
 
+/// The most clients that may ever be allowed; raises the limit of descriptors as far as it goes.
+#[must_use]
+pub fn most_clients(shards: usize) -> u32 {
+    let (_, hard) = limit_of(libc::RLIMIT_NOFILE);
+    let (soft, _) = raise(libc::RLIMIT_NOFILE, hard);
+    u32::try_from(soft.saturating_sub(descriptors_needed(shards))).unwrap_or(u32::MAX)
+}
+
 /// Raises the limit of locked memory to what an executor asks for; returns it in bytes.
 ///
 /// # Errors

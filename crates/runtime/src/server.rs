@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use corelane_engine::config::Config;
 use corelane_engine::{Faults, Node, NodeConfig, Settings, ShardId};
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use socket2::{Domain, Socket, Type};
@@ -19,6 +20,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
+use crate::ring::PoolSize;
 use crate::shard_loop::{LoopError, ShardLoop, ShardMail, install_hook};
 use crate::signals::block_all_here;
 use crate::ticks::ticks;
@@ -90,7 +92,10 @@ impl ServerPlan {
             address = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
             plans.push(ShardPlan { cpu: None, listeners: vec![(socket.into(), PeerKind::Tcp)] });
         }
-        let settings = Settings { port: address.port(), ..Settings::default() };
+        let mut config = Config::default();
+        config.settle("port", &address.port().to_string());
+        let mut settings = Settings::default();
+        settings.apply(config);
         let plan = Self {
             shards: plans,
             settings,
@@ -101,6 +106,25 @@ impl ServerPlan {
             tenancy: Tenancy::Owner,
         };
         Ok((plan, address))
+    }
+
+    /// The engines' settings, with what the plan says of sockets. The configuration has it too, so that it survives a CONFIG SET.
+    fn settings(&self) -> Settings {
+        let mut settings = self.settings.clone();
+        let (timeout_s, keepalive_s) = (self.timeout_s, self.tcp_keepalive_s);
+        let busy_poll_us = self.busy_poll.as_micros() as u64;
+        for (name, value) in [
+            ("port", u64::from(settings.port)),
+            ("databases", settings.databases as u64),
+            ("proto-max-bulk-len", settings.proto_max_bulk_len as u64),
+            ("maxclients", settings.maxclients.into()),
+        ] {
+            settings.config.settle(name, &value.to_string());
+        }
+        settings.config.settle("timeout", &timeout_s.to_string());
+        settings.config.settle("tcp-keepalive", &keepalive_s.to_string());
+        settings.config.settle("busy-poll-us", &busy_poll_us.to_string());
+        Settings { timeout_s, tcp_keepalive_s: keepalive_s, busy_poll_us, ..settings }
     }
 }
 
@@ -185,13 +209,18 @@ impl Server {
         let serving = Arc::new(AtomicUsize::new(shards));
         let clock = Clock::new();
         let (ready, started) = mpsc::channel();
+        let settings = plan.settings();
         let mut server = Self { mesh, doorway, threads: Vec::with_capacity(shards) };
         for (shard, end) in plan.shards.into_iter().zip(ends) {
             let me = end.me();
-            let settings = Settings { started_ms: clock.now_ms(), cpu: shard.cpu, ..plan.settings.clone() };
+            let settings = Settings { started_ms: clock.now_ms(), cpu: shard.cpu, ..settings.clone() };
             let seed = Seed {
                 shard,
-                limits: NetLimits { timeout_s: plan.timeout_s, maxclients: settings.maxclients },
+                limits: NetLimits {
+                    timeout_s: settings.timeout_s,
+                    maxclients: settings.maxclients,
+                    keepalive_s: settings.tcp_keepalive_s,
+                },
                 node: NodeConfig {
                     me: ShardId(me as u16),
                     shards: shards as u16,
@@ -202,8 +231,6 @@ impl Server {
                 },
                 end,
                 clock: clock.clone(),
-                tcp_keepalive_s: plan.tcp_keepalive_s,
-                busy_poll: plan.busy_poll,
                 tenancy: plan.tenancy,
                 serving: Serving { count: Arc::clone(&serving), done: false },
                 ready: ready.clone(),
@@ -270,8 +297,6 @@ struct Seed {
     node: NodeConfig,
     end: MeshEnd<ShardMail>,
     clock: Clock,
-    tcp_keepalive_s: u32,
-    busy_poll: Duration,
     tenancy: Tenancy,
     serving: Serving,
     ready: mpsc::Sender<()>,
@@ -313,11 +338,14 @@ impl Seed {
     }
 
     async fn serve(self) -> Result<(), LoopError> {
+        let settings = &self.node.settings;
+        let (keepalive_s, spin) = (settings.tcp_keepalive_s, Duration::from_micros(settings.busy_poll_us));
+        let pool = PoolSize { min: settings.buffer_pool_min, max: settings.buffer_pool_max };
         let listeners = self.shard.listeners.into_iter();
-        let listeners = listeners.map(|(socket, kind)| Listener::new(socket, kind, self.tcp_keepalive_s));
-        let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits)?;
+        let listeners = listeners.map(|(socket, kind)| Listener::new(socket, kind, keepalive_s));
+        let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits, pool)?;
         let node = Node::new(self.node);
-        let (mesh, clock, spin) = (self.end, self.clock, self.busy_poll);
+        let (mesh, clock) = (self.end, self.clock);
         let shard_loop = ShardLoop::new(node, net, mesh, clock, spin, self.serving, self.tenancy)?;
         // If nobody listens any more, another shard has failed, and the mesh says so.
         let _ = self.ready.send(());

@@ -255,7 +255,7 @@ impl ShardLoop {
             match request {
                 HostRequest::SleepUs(us) => std::thread::sleep(Duration::from_micros(us)),
                 HostRequest::Shutdown => self.mesh.stop_all(),
-                HostRequest::Log(line) => eprintln!("{line}"),
+                HostRequest::Log(line) => tracing::warn!("{line}"),
             }
         }
     }
@@ -339,6 +339,7 @@ impl ShardLoop {
     /// glommio's reactor has run; a time, too, for what is to be done every second or so.
     fn note_service(&mut self) {
         self.serviced = Instant::now();
+        self.spin.set_asked(Duration::from_micros(self.node.settings().busy_poll_us));
         if self.process_read.is_none_or(|at| self.serviced - at > PROCESS_INTERVAL) {
             self.process_read = Some(self.serviced);
             self.node.set_process_info(process::read(), self.clock.now_ms());

@@ -2,6 +2,7 @@
 
 /// By full name, in the order of COMMAND DOCS: version and change.
 const HISTORY: &[(&str, &[(&str, &str)])] = &[
+    ("auth", &[("6.0.0", "Added ACL style (username and password).")]),
     (
         "client|kill",
         &[
@@ -55,6 +56,7 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("client|pause", &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")]),
     ("command|info", &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")]),
     ("config|get", &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")]),
+    ("config|set", &[("7.0.0", "Added the ability to set multiple parameters in one call.")]),
     ("exists", &[("3.0.3", "Accepts multiple `key` arguments.")]),
     ("expire", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
     ("expireat", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),

@@ -87,6 +87,7 @@ fn quit(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), 
 
 fn reset(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     ctx.client.db = 0;
+    ctx.client.authenticated = ctx.shard.settings.password.is_empty();
     ctx.client.name = Box::default();
     ctx.client.proto = Proto::Resp2;
     if ctx.client.modes.has(Modes::MONITOR) {
@@ -135,8 +136,14 @@ fn parse_hello<'a>(args: Args<'a>) -> Result<Hello<'a>, Error> {
 
 fn hello(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let hello = parse_hello(args)?;
-    if hello.auth.is_some_and(|(user, _)| user != b"default") {
-        return Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."));
+    if let Some((user, password)) = hello.auth {
+        super::auth::authenticate(ctx.client, &ctx.shard.settings, user, password)?;
+    }
+    if !ctx.client.authenticated && !ctx.shard.settings.password.is_empty() {
+        return Err(Error::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
+        ));
     }
     if let Some(name) = hello.name {
         ctx.client.name = name.into();

@@ -11,6 +11,7 @@ use crate::digest::{DatasetDigest, Digest, value_digest};
 use crate::errors::{Error, echoed};
 use crate::execute::shard_of;
 use crate::keyspace::NewValue;
+use crate::session::Client;
 use crate::settings::Settings;
 use crate::slot::Slot;
 use corelane_resp::{Proto, Reply};
@@ -35,6 +36,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     name: "debug",
     arity: -2,
     flags: ADMIN,
+    permit: Some(permit),
     group: "server",
     summary: "A container for debugging commands.",
     complexity: "Depends on subcommand.",
@@ -100,6 +102,14 @@ const HELP: &[&str] = &[
     "SLEEP <seconds>",
     "    Stop the server for <seconds>. Decimals allowed.",
 ];
+
+/// DEBUG is for those whom `enable-debug-command` allows it: nobody, everybody, or clients on this machine.
+fn permit(client: &Client, _: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    settings.config.allows("enable-debug-command", client).then_some(()).ok_or(Error::text(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it from a local \
+         connection, otherwise you need to set this option in the configuration file, and then restart the server.",
+    ))
+}
 
 fn show_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     help::write(HELP, args, reply);

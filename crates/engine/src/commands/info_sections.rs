@@ -272,7 +272,7 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
             &format!("shard{}", shard.shard.0),
             format_args!(
                 "cpu={cpu},keys={keys},connections={},commands={},turns={},turn_us_max={},turn_us_p999={},hops_in={},hops_out={},waited={},\
-                 wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2},ops_per_sec={:.0}",
+                 wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2},buffer_shortages={},ops_per_sec={:.0}",
                 shard.clients.connections,
                 stats.commands,
                 stats.turns,
@@ -286,6 +286,7 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
                 stats.ring_waits,
                 per_turn(stats.ring_submissions),
                 per_turn(stats.ring_completions),
+                stats.buffer_shortages,
                 shard.rates.commands,
             ),
         );

@@ -1,5 +1,6 @@
 //! All commands, family by family; every file holds the records, the handlers and their tests together.
 
+mod auth;
 mod client;
 mod client_filter;
 mod client_kill;
@@ -10,6 +11,7 @@ mod command_docs;
 mod command_history;
 mod command_info;
 mod commandlog;
+mod config;
 mod connection;
 mod database;
 mod debug;
@@ -38,8 +40,10 @@ mod string_set;
 mod testing;
 
 use crate::args::Args;
-use crate::command::Command;
+use crate::command::{Command, Flags};
 use crate::errors::{Error, echoed};
+use crate::session::Client;
+use crate::settings::Settings;
 use hashbrown::HashMap;
 
 /// The families, in the order in which COMMAND lists them.
@@ -58,6 +62,8 @@ static FAMILIES: &[&[Command]] = &[
     monitor::COMMANDS,
     command_info::COMMANDS,
     server::COMMANDS,
+    config::COMMANDS,
+    auth::COMMANDS,
     debug::COMMANDS,
     replication::COMMANDS,
     shutdown::COMMANDS,
@@ -106,6 +112,18 @@ pub(crate) enum Lookup {
     Failed(Error),
 }
 
+impl Lookup {
+    /// Whether it is, or is meant to be, what a client may ask for before it has given its password.
+    #[cold]
+    pub(crate) fn needs_no_password(&self) -> bool {
+        match self {
+            Self::Command(_, command) | Self::Subcommand(_, _, command) => command.flags.has(Flags::NO_AUTH),
+            Self::Refused(id, _) => by_index(id.index).flags.has(Flags::NO_AUTH),
+            Self::Failed(_) => false,
+        }
+    }
+}
+
 /// Where a command stands in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandId {
@@ -139,6 +157,19 @@ impl CommandTable {
             }
         }
         Self { by_name }
+    }
+
+    /// All commands, some of them under other names; with an empty one, not at all. Names are in lower case.
+    pub fn renamed(names: &[(String, String)]) -> Self {
+        let mut table = Self::new();
+        let ids: Vec<_> = names.iter().map(|(name, _)| table.by_name.remove(name.as_bytes())).collect();
+        for ((_, name), id) in names.iter().zip(ids) {
+            if let Some(id) = id.filter(|_| !name.is_empty()) {
+                // The table lives as long as its shard: the few names that an operator gives stay.
+                table.by_name.insert(name.clone().leak().as_bytes(), id);
+            }
+        }
+        table
     }
 
     /// The index of a command by its name in any case.
@@ -184,6 +215,15 @@ impl CommandTable {
             Lookup::Command(id, _) | Lookup::Subcommand(id, ..) | Lookup::Refused(id, _) => id,
             Lookup::Failed(_) => CommandId::default(),
         }
+    }
+
+    /// Why a client may not run a command that it has asked for in a form that does not exist. Whoever may not run one does not
+    /// get to know its hidden subcommands.
+    #[cold]
+    pub(crate) fn refusal(&self, client: &Client, args: Args<'_>, settings: &Settings) -> Option<Error> {
+        let command = by_index(self.id(args.at(0))?.index);
+        let permit = command.permit.filter(|_| command.subcommands_hidden && args.len() > 1)?;
+        permit(client, args, settings).err()
     }
 
     /// The same for a command that was found before, on another shard.

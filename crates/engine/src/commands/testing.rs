@@ -1,5 +1,6 @@
 //! For the tests of commands: a client on a few shards that run in this thread, in virtual time.
 
+use crate::config::Config;
 use crate::keyspace::Millis;
 use crate::node::{Faults, Node, NodeConfig};
 use crate::session::{CloseWhen, Ends, Peer, SessionId};
@@ -44,7 +45,9 @@ impl Bench {
 
     /// With limits of its own from which on commands are logged.
     pub(super) fn with(shards: u16, observation: Observation) -> Self {
-        let settings = Settings { observation, ..Settings::default() };
+        let mut config = Config::default();
+        config.settle("enable-debug-command", "yes");
+        let settings = Settings { observation, config, ..Settings::default() };
         let now = 1_700_000_000_000;
         let config = |me| NodeConfig {
             me: ShardId(me),

@@ -1,10 +1,11 @@
 //! New connections: accepted here, served here or handed to a shard that has fewer.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
-use corelane_engine::{Ends, Millis, Peer};
+use corelane_engine::{Ends, Millis, Peer, Settings};
 use socket2::{SockRef, TcpKeepalive};
 
 use super::{Net, Turn};
@@ -18,6 +19,17 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// What a client is told that comes on top of `maxclients`.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// What a client from elsewhere is told as long as there is no password.
+const DENIED: &[u8] = b"-DENIED Running in protected mode because protected mode is enabled and no password is set for the \
+default user. In this mode connections are only accepted from the loopback interface. If you want to connect from external \
+computers, you may adopt one of the following solutions: 1) Just disable protected mode sending the command 'CONFIG SET \
+protected-mode no' from the loopback interface by connecting from the same host the server is running, however MAKE SURE it's \
+not publicly accessible from internet if you do so. Use CONFIG REWRITE to make this change permanent. 2) Alternatively you can \
+just disable the protected mode by editing the configuration file, and setting the protected mode option to 'no', and then \
+restarting the server. 3) If you started the server manually just for testing, restart it with the '--protected-mode no' \
+option. 4) Set up an authentication password for the default user. NOTE: You only need to do one of the above things in order \
+for the server to start accepting connections from the outside.\r\n";
+
 /// An end that the system cannot name any more.
 const UNKNOWN_END: &str = "?:0";
 
@@ -26,6 +38,8 @@ const UNKNOWN_END: &str = "?:0";
 pub(crate) struct Listener {
     socket: OwnedFd,
     kind: PeerKind,
+    /// Clients of other machines can reach it.
+    exposed: bool,
     /// An accept is in flight.
     armed: bool,
     /// No accept before that time.
@@ -36,19 +50,33 @@ impl Listener {
     /// Takes over a bound and listening socket. Options that every connection needs are set here: accepted sockets
     /// inherit them, which saves two calls per connection.
     pub(crate) fn new(socket: OwnedFd, kind: PeerKind, keepalive_s: u32) -> io::Result<Self> {
+        let exposed = kind == PeerKind::Tcp && is_exposed(&socket);
+        let listener = Self { socket, kind, exposed, armed: false, paused_until: None };
         if kind == PeerKind::Tcp {
-            let options = SockRef::from(&socket);
-            options.set_tcp_nodelay(true)?;
-            if keepalive_s > 0 {
-                let interval_s = (keepalive_s / KEEPALIVE_PROBES).max(1);
-                let keepalive = TcpKeepalive::new()
-                    .with_time(Duration::from_secs(keepalive_s.into()))
-                    .with_interval(Duration::from_secs(interval_s.into()))
-                    .with_retries(KEEPALIVE_PROBES);
-                options.set_tcp_keepalive(&keepalive)?;
-            }
+            SockRef::from(&listener.socket).set_tcp_nodelay(true)?;
+            listener.set_keepalive(keepalive_s);
         }
-        Ok(Self { socket, kind, armed: false, paused_until: None })
+        Ok(listener)
+    }
+
+    /// Has connections that are accepted from now on be probed so often; 0 for never.
+    pub(super) fn set_keepalive(&self, keepalive_s: u32) {
+        if self.kind != PeerKind::Tcp {
+            return;
+        }
+        let options = SockRef::from(&self.socket);
+        let interval_s = (keepalive_s / KEEPALIVE_PROBES).max(1);
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(keepalive_s.max(1).into()))
+            .with_interval(Duration::from_secs(interval_s.into()))
+            .with_retries(KEEPALIVE_PROBES);
+        let set = match keepalive_s {
+            0 => options.set_keepalive(false),
+            _ => options.set_tcp_keepalive(&keepalive),
+        };
+        if let Err(error) = set {
+            tracing::warn!("cannot set tcp-keepalive to {keepalive_s}: {error}");
+        }
     }
 }
 
@@ -92,13 +120,21 @@ impl Net {
 
     pub(super) fn on_accept(&mut self, completion: Completion, turn: &mut Turn<'_>) {
         let listener = &mut self.listeners[completion.token.idx() as usize];
-        let kind = listener.kind;
+        let (kind, exposed) = (listener.kind, listener.exposed);
         listener.armed = completion.more();
         if completion.result >= 0 {
             // SAFETY: the kernel has just made this descriptor for us; nobody else knows it.
             let socket = unsafe { OwnedFd::from_raw_fd(completion.result) };
-            self.admit(socket, kind, turn);
+            if exposed && is_protected_from(&socket, turn.node.settings()) {
+                turn.node.stats_mut().connections_rejected += 1;
+                tracing::debug!("refused a client of another machine: protected mode is on");
+                refuse(&socket, DENIED);
+            } else {
+                self.admit(socket, kind, turn);
+            }
         } else if is_exhaustion(-completion.result) {
+            let error = io::Error::from_raw_os_error(-completion.result);
+            tracing::warn!("cannot accept a connection, the next attempt is in {BACKOFF_MS} ms: {error}");
             listener.paused_until = Some(turn.now + BACKOFF_MS);
             self.sweep.hurry(turn.now + BACKOFF_MS);
         }
@@ -114,7 +150,8 @@ impl Net {
         }
         if turn.mesh.connections().sum::<u32>() >= self.limits.maxclients {
             turn.node.stats_mut().connections_rejected += 1;
-            refuse(&socket);
+            tracing::debug!("refused a client: there are {} already", self.limits.maxclients);
+            refuse(&socket, TOO_MANY);
             return;
         }
         let me = turn.mesh.me();
@@ -145,14 +182,29 @@ impl Net {
     }
 }
 
-/// Tells a client that there is no room; a full socket buffer is its own fault.
-fn refuse(socket: &OwnedFd) {
+/// Tells a client why it cannot stay; a full socket buffer is its own fault.
+fn refuse(socket: &OwnedFd, why: &[u8]) {
     // An error means that the client is gone already.
-    let _ = SockRef::from(socket).send_with_flags(TOO_MANY, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
+    let _ = SockRef::from(socket).send_with_flags(why, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT);
 }
 
 fn is_exhaustion(errno: i32) -> bool {
     matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+}
+
+fn is_exposed(socket: &OwnedFd) -> bool {
+    is_elsewhere(SockRef::from(socket).local_addr().ok().and_then(|address| address.as_socket()))
+}
+
+/// Whether an address may be that of another machine; one that is not known may be.
+fn is_elsewhere(address: Option<SocketAddr>) -> bool {
+    address.is_none_or(|address| !address.ip().to_canonical().is_loopback())
+}
+
+/// Whether protected mode keeps this client out.
+fn is_protected_from(socket: &OwnedFd, settings: &Settings) -> bool {
+    let peer = || SockRef::from(socket).peer_addr().ok().and_then(|address| address.as_socket());
+    settings.protected_mode && settings.password.is_empty() && is_elsewhere(peer())
 }
 
 /// A connection's two ends, as the system names them now.

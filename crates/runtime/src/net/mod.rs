@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use corelane_engine::{Millis, Node, SessionId};
 
 use crate::mesh::MeshEnd;
-use crate::ring::{Buffers, Completion, Op, Ring, Token};
+use crate::ring::{Buffers, Completion, Op, PoolSize, Ring, Token};
 use crate::shard_loop::ShardMail;
 
 pub(crate) use accept::Listener;
@@ -41,6 +41,8 @@ pub(crate) struct NetLimits {
     pub(crate) timeout_s: u32,
     /// Connections of all shards together.
     pub(crate) maxclients: u32,
+    /// Seconds between keep-alive probes; 0: none.
+    pub(crate) keepalive_s: u32,
 }
 
 /// What a turn works with besides the sockets.
@@ -68,6 +70,8 @@ pub(crate) struct Net {
     listeners: Vec<Listener>,
     connections: Connections,
     limits: NetLimits,
+    /// What the listeners' sockets were last told.
+    keepalive_s: u32,
     /// Reaped and not yet handled; handled up to `next`.
     completions: Vec<Completion>,
     next: usize,
@@ -94,9 +98,10 @@ impl Net {
         mesh: &MeshEnd<ShardMail>,
         listeners: Vec<Listener>,
         limits: NetLimits,
+        pool: PoolSize,
     ) -> io::Result<Self> {
         let mut ring = Ring::new()?;
-        let buffers = ring.register_buffers()?;
+        let buffers = ring.register_buffers(pool)?;
         ring.register_eventfd(mesh.park_event())?;
         let mut net = Self {
             ring,
@@ -104,6 +109,7 @@ impl Net {
             listeners,
             connections: Connections::default(),
             limits,
+            keepalive_s: limits.keepalive_s,
             completions: Vec::with_capacity(COMPLETIONS_PER_TURN),
             next: 0,
             dirty: Vec::new(),

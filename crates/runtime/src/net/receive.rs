@@ -116,6 +116,7 @@ impl Net {
     /// After a turn that ran out of buffers: more of them, and another try for those that found none.
     pub(super) fn feed_starved(&mut self, turn: &mut Turn<'_>) {
         self.buffers.grow();
+        turn.node.stats_mut().buffer_shortages += self.starved.len() as u64;
         let mut starved = std::mem::take(&mut self.starved);
         for id in starved.drain(..) {
             self.steer(id, turn);

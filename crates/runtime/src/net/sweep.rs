@@ -1,11 +1,11 @@
 //! Once a second, a few connections per turn: closes what has been idle for too long and frees the memory of what has
 //! gone quiet.
 
-use corelane_engine::Millis;
+use corelane_engine::{Millis, Settings};
 use corelane_resp::Reply;
 
 use super::connection::Phase;
-use super::{Net, Turn};
+use super::{Net, NetLimits, Turn};
 
 /// Time between two passes over the connections.
 const PASS_INTERVAL_MS: Millis = 1000;
@@ -33,6 +33,7 @@ impl Sweep {
 impl Net {
     /// Some of the pass, if it is time for one. Returns when to call it next.
     pub(crate) fn sweep(&mut self, turn: &mut Turn<'_>) -> Option<Millis> {
+        self.follow_settings(turn.node.settings());
         if turn.now < self.sweep.next_at {
             return self.next_sweep();
         }
@@ -48,6 +49,21 @@ impl Net {
             }
         }
         self.next_sweep()
+    }
+
+    /// Settings may have been changed.
+    fn follow_settings(&mut self, settings: &Settings) {
+        self.limits = NetLimits {
+            timeout_s: settings.timeout_s,
+            maxclients: settings.maxclients,
+            keepalive_s: settings.tcp_keepalive_s,
+        };
+        if self.keepalive_s != self.limits.keepalive_s {
+            self.keepalive_s = self.limits.keepalive_s;
+            for listener in &self.listeners {
+                listener.set_keepalive(self.keepalive_s);
+            }
+        }
     }
 
     /// When there is something to sweep.
@@ -74,7 +90,7 @@ impl Net {
         let expired =
             self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s && !turn.node.is_blocked(id);
         let abandoned = connection.phase == Phase::Ending && quiet_s >= ENDING_S;
-        if expired || abandoned {
+        if expired || abandoned || turn.node.is_over_soft_limit(id, turn.now) {
             return self.close(id, turn);
         }
         if connection.fat && quiet_s >= QUIET_S && !connection.sending {

@@ -1,7 +1,7 @@
 //! The provided-buffer ring: memory that the kernel picks from when bytes arrive, so that an idle connection owns none.
 //!
 //! ```text
-//!   ring     [addr len bid tail] [addr len bid -] …     BUFFERS_MAX entries of 16 bytes, shared with the kernel
+//!   ring     [addr len bid tail] [addr len bid -] …     a power of two of 16-byte entries, shared with the kernel
 //!   memory   | 17 KiB | 64 | 17 KiB | 64 | …            a cache line of padding between buffers
 //! ```
 //! The padding gives consecutive buffers different cache sets: small requests touch only the first lines of a buffer,
@@ -15,14 +15,19 @@ use io_uring::{IoUring, types::BufRingEntry};
 
 /// Bytes of one buffer: a value of 16 KiB and the command around it, which then needs no second receive and no copy.
 pub(crate) const BUFFER_LEN: usize = 17 << 10;
-/// Buffers that are there from the start, and again after an idle time.
-pub(crate) const BUFFERS_MIN: u16 = 64;
-/// Buffers at most: 17 MiB per shard.
-pub(crate) const BUFFERS_MAX: u16 = 1024;
 /// The one buffer group of a shard's ring.
 pub(crate) const GROUP: u16 = 0;
 
 const STRIDE: usize = BUFFER_LEN + 64;
+
+/// How many buffers a shard has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolSize {
+    /// From the start (`buffer-pool-min`).
+    pub(crate) min: u16,
+    /// At most (`buffer-pool-max`); a power of two holds them, so no more than 32 768.
+    pub(crate) max: u16,
+}
 
 /// Anonymous private memory.
 struct Mapping {
@@ -55,6 +60,10 @@ impl Drop for Mapping {
 pub(crate) struct Buffers {
     entries: Mapping,
     memory: Mapping,
+    /// Buffers there may be.
+    max: u16,
+    /// Entries of the ring, less one.
+    mask: u16,
     /// Buffers handed to the kernel so far; their ids are below it.
     provided: u16,
     /// Free-running, as in the kernel.
@@ -68,15 +77,24 @@ impl Buffers {
     ///
     /// # Safety
     /// The kernel may write to the buffers as long as the ring is open, so it must be closed before `Self` is dropped.
-    pub(crate) unsafe fn register(ring: &IoUring) -> io::Result<Self> {
-        let entries = Mapping::new(usize::from(BUFFERS_MAX) * size_of::<BufRingEntry>())?;
-        let memory = Mapping::new(usize::from(BUFFERS_MAX) * STRIDE)?;
+    pub(crate) unsafe fn register(ring: &IoUring, size: PoolSize) -> io::Result<Self> {
+        let entry_count = size.max.next_power_of_two();
+        let entries = Mapping::new(usize::from(entry_count) * size_of::<BufRingEntry>())?;
+        let memory = Mapping::new(usize::from(size.max) * STRIDE)?;
         let address = entries.base.as_ptr() as u64;
         let submitter = ring.submitter();
-        // SAFETY: the mapping is page-aligned, holds BUFFERS_MAX entries, and outlives the ring by this function's contract.
-        unsafe { submitter.register_buf_ring_with_flags(address, BUFFERS_MAX, GROUP, 0) }?;
-        let mut buffers = Self { entries, memory, provided: 0, tail: 0, grown: false };
-        buffers.provide(BUFFERS_MIN);
+        // SAFETY: the mapping is page-aligned, holds that many entries, and outlives the ring by this function's contract.
+        unsafe { submitter.register_buf_ring_with_flags(address, entry_count, GROUP, 0) }?;
+        let mut buffers = Self {
+            entries,
+            memory,
+            max: size.max,
+            mask: entry_count - 1,
+            provided: 0,
+            tail: 0,
+            grown: false,
+        };
+        buffers.provide(size.min.min(size.max));
         Ok(buffers)
     }
 
@@ -98,11 +116,11 @@ impl Buffers {
         debug_assert!(id < self.provided);
         let address = self.address(id) as u64;
         let first = self.entries.base.as_ptr().cast::<BufRingEntry>();
-        let slot = usize::from(self.tail & (BUFFERS_MAX - 1));
-        // SAFETY: the mask keeps the slot inside the mapping of BUFFERS_MAX entries.
+        let slot = usize::from(self.tail & self.mask);
+        // SAFETY: the mask keeps the slot inside the mapping of `mask` + 1 entries.
         let entry = unsafe { first.add(slot) };
         // SAFETY: zeroed memory is a valid entry; the kernel does not read the entries beyond the published tail, and at
-        // most BUFFERS_MAX buffers exist, so this slot has been consumed.
+        // most as many buffers as entries exist, so this slot has been consumed.
         let entry = unsafe { &mut *entry };
         entry.set_addr(address);
         entry.set_len(BUFFER_LEN as u32);
@@ -115,10 +133,10 @@ impl Buffers {
         tail.store(self.tail, Ordering::Release);
     }
 
-    /// After `-ENOBUFS`: as many buffers again, up to [`BUFFERS_MAX`].
+    /// After `-ENOBUFS`: as many buffers again, up to `max`.
     pub(crate) fn grow(&mut self) {
         self.grown = true;
-        self.provide(self.provided.min(BUFFERS_MAX - self.provided));
+        self.provide(self.provided.min(self.max - self.provided));
     }
 
     /// Returns the pages of the buffers to the system if a burst has touched many of them.
@@ -146,5 +164,27 @@ impl Buffers {
     #[inline]
     fn address(&self, id: u16) -> *mut u8 {
         self.memory.base.as_ptr().wrapping_add(usize::from(id) * STRIDE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_doubles_up_to_its_most() {
+        let ring = IoUring::new(4).unwrap();
+        // SAFETY: nothing is received through this ring, so the kernel writes to no buffer.
+        let mut buffers = unsafe { Buffers::register(&ring, PoolSize { min: 3, max: 10 }) }.unwrap();
+        let mut sizes = vec![buffers.provided];
+        for _ in 0..3 {
+            buffers.grow();
+            sizes.push(buffers.provided);
+        }
+        assert_eq!(sizes, [3, 6, 10, 10]);
+        // SAFETY: as above.
+        let small =
+            unsafe { Buffers::register(&IoUring::new(4).unwrap(), PoolSize { min: 64, max: 1 }) }.unwrap();
+        assert_eq!(small.provided, 1);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-pub(crate) use buffers::{BUFFER_LEN, Buffers};
+pub(crate) use buffers::{BUFFER_LEN, Buffers, PoolSize};
 pub(crate) use token::{Op, Token};
 
 /// Submissions that fit between two calls into the kernel; a longer turn calls it more often.
@@ -76,9 +76,9 @@ impl Ring {
     }
 
     /// Registers the receive buffers.
-    pub(crate) fn register_buffers(&self) -> io::Result<Buffers> {
+    pub(crate) fn register_buffers(&self, size: PoolSize) -> io::Result<Buffers> {
         // SAFETY: `Net` declares the ring before the buffers, so the ring is closed first; and it cancels all first.
-        unsafe { Buffers::register(&self.inner) }
+        unsafe { Buffers::register(&self.inner, size) }
     }
 
     /// Has the kernel write to `eventfd` for each completion while [`Ring::notify`] is on; it starts switched off.

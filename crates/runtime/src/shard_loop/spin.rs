@@ -53,6 +53,11 @@ impl Spin {
         Self { asked, confidence: CONFIDENCE_MAX, skipped: 0 }
     }
 
+    /// Changes the time to spin in any case.
+    pub(crate) fn set_asked(&mut self, asked: Duration) {
+        self.asked = asked;
+    }
+
     /// Whether to spin at all. `active`: something was done since the last sleep.
     pub(crate) fn is_worth_it(&mut self, active: bool) -> bool {
         !self.asked.is_zero() || (active && self.is_promising())

@@ -1,0 +1,235 @@
+//! CONFIG: the configuration as it is, and changes to it, which take effect on all shards at once.
+
+use super::help;
+use crate::args::Args;
+use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
+use crate::config::{Config, Directive};
+use crate::ctx::{Ctx, SessionCtx};
+use crate::errors::Error;
+use crate::glob::glob_match;
+use crate::session::Client;
+use crate::settings::Settings;
+use crate::slot::ShardId;
+use crate::stats::ShardStats;
+use corelane_resp::Reply;
+
+const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
+
+const fn of_config(name: &'static str, arity: i16, plan: Plan, summary: &'static str) -> Command {
+    Command { name, arity, flags: ADMIN, plan, since: "2.0.0", group: "server", summary, ..Command::DEFAULT }
+}
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "config",
+    arity: -2,
+    since: "2.0.0",
+    group: "server",
+    summary: "A container for server configuration commands.",
+    complexity: "Depends on subcommand.",
+    subcommands: &[
+        Command {
+            complexity: "O(N) when N is the number of configuration parameters provided",
+            syntax: "parameter [parameter ...]",
+            ..of_config(
+                "get",
+                -3,
+                Plan::Session(get),
+                "Returns the effective values of configuration parameters.",
+            )
+        },
+        help::record(show_help, "5.0.0", "server"),
+        Command {
+            scope: Scope::Nothing,
+            tips: ALL_NODES,
+            ..of_config(
+                "resetstat",
+                2,
+                Plan::EachShard { part: reset_stats, merge: Merge::AllOk },
+                "Resets the server's statistics.",
+            )
+        },
+        Command {
+            since: "2.8.0",
+            tips: ALL_NODES,
+            ..of_config("rewrite", 2, Plan::Session(rewrite), "Persists the effective configuration to file.")
+        },
+        Command {
+            scope: Scope::Alone,
+            check: Some(check_set),
+            permit: Some(permit_set),
+            complexity: "O(N) when N is the number of configuration parameters provided",
+            syntax: "parameter value [parameter value ...] #data",
+            tips: ALL_NODES,
+            ..of_config(
+                "set",
+                -4,
+                Plan::EachShard { part: set, merge: Merge::AllOk },
+                "Sets configuration parameters in-flight.",
+            )
+        },
+    ],
+    ..Command::DEFAULT
+}];
+
+const HELP: &[&str] = &[
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Set the configuration <directive> to <value>.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "REWRITE",
+    "    Rewrite the configuration file.",
+];
+
+fn show_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    help::write(HELP, args, reply);
+    Ok(())
+}
+
+fn get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let mut found: Vec<(&[u8], &str)> = Vec::new();
+    for wanted in args.iter_from(2) {
+        // A plain name is answered in the letters it was asked in.
+        let is_pattern = wanted.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
+        for directive in
+            Directive::all().iter().filter(|known| glob_match(wanted, known.name.as_bytes(), true))
+        {
+            let name = if is_pattern { directive.name.as_bytes() } else { wanted };
+            if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                found.push((name, ctx.shard.settings.config.value_of(directive)));
+            }
+        }
+    }
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name);
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}
+
+fn failed(name: &[u8], why: &str) -> Error {
+    let name = String::from_utf8_lossy(name);
+    Error::owned(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+}
+
+/// The directives and values of the arguments. Valkey looks at all names before it looks at the first value.
+fn pairs<'a>(args: Args<'a>, protected: bool) -> Result<Vec<(&'static Directive, &'a [u8])>, Error> {
+    if args.len() % 2 == 1 {
+        return Err(Error::Syntax);
+    }
+    let mut pairs: Vec<(&Directive, &[u8])> = Vec::new();
+    for idx in (2..args.len()).step_by(2) {
+        let name = args.at(idx);
+        let directive = std::str::from_utf8(name).ok().and_then(Directive::find).ok_or_else(|| {
+            Error::echo("ERR Unknown option or number of arguments for CONFIG SET - '", name, "'")
+        })?;
+        if directive.fixed {
+            return Err(failed(name, "can't set immutable config"));
+        }
+        if directive.protected && !protected {
+            return Err(failed(name, "can't set protected config"));
+        }
+        if (2..idx).step_by(2).any(|before| args.at(before).eq_ignore_ascii_case(name)) {
+            return Err(failed(name, "duplicate parameter"));
+        }
+        pairs.push((directive, args.at(idx + 1)));
+    }
+    Ok(pairs)
+}
+
+/// The configuration after the change.
+fn changed(args: Args<'_>, settings: &Settings) -> Result<Config, Error> {
+    let mut config = settings.config.clone();
+    for (idx, (directive, value)) in pairs(args, true)?.into_iter().enumerate() {
+        let name = args.at(2 + 2 * idx);
+        let value = std::str::from_utf8(value).map_err(|_| failed(name, "argument must be valid UTF-8"))?;
+        config.set(directive, value).map_err(|why| failed(name, &why))?;
+        if directive.restart && config.value_of(directive) != settings.config.value_of(directive) {
+            return Err(failed(name, "it takes effect when the server starts, and can't be changed later"));
+        }
+        if directive.name == "maxclients" && config.number("maxclients") > i64::from(settings.maxclients_max)
+        {
+            let why = "The operating system is not able to handle the specified number of clients, try with";
+            return Err(failed(name, &format!("{why} {}", settings.maxclients_max)));
+        }
+    }
+    Ok(config)
+}
+
+fn permit_set(client: &Client, args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    pairs(args, settings.config.allows("enable-protected-configs", client)).map(drop)
+}
+
+fn check_set(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    changed(args, settings).map(drop)
+}
+
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    let settings = &mut ctx.shard.settings;
+    let config = changed(args, settings)?;
+    if ctx.shard.me == ShardId(0) {
+        (settings.hooks.changed)(&settings.config, &config);
+    }
+    settings.apply(config);
+    ctx.shard.apply_settings();
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn rewrite(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let settings = &ctx.shard.settings;
+    (settings.hooks.rewrite)(&settings.config).map_err(|why| Error::owned(format!("ERR {why}")))?;
+    reply.ok();
+    Ok(())
+}
+
+fn reset_stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.stats = ShardStats::default();
+    ctx.shard.keyspace.expired = 0;
+    ctx.shard.timing.reset();
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::check_all;
+
+    #[test]
+    fn settings_change_on_all_shards_or_on_none() {
+        check_all(&[
+            ("CONFIG SET timeout 7 slowlog-max-len 3", "+OK"),
+            ("CONFIG GET timeout", r#"["timeout", "7"]"#),
+            ("CONFIG GET Commandlog-Slow-Execution-Max-Len", r#"["Commandlog-Slow-Execution-Max-Len", "3"]"#),
+            (
+                "CONFIG SET timeout 8 slowlog-max-len x",
+                "-ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument couldn't be parsed into an integer",
+            ),
+            ("CONFIG GET timeout", r#"["timeout", "7"]"#),
+            (
+                "CONFIG SET timeout 8 TIMEOUT 9",
+                "-ERR CONFIG SET failed (possibly related to argument 'TIMEOUT') - duplicate parameter",
+            ),
+            ("CONFIG SET nope 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'nope'"),
+            (
+                "CONFIG SET databases 1",
+                "-ERR CONFIG SET failed (possibly related to argument 'databases') - can't set immutable config",
+            ),
+            ("CONFIG SET port 6379 bind \"127.0.0.1 -::1\"", "+OK"),
+            (
+                "CONFIG SET timeout 9 port 1",
+                "-ERR CONFIG SET failed (possibly related to argument 'port') - it takes effect when the server starts, and can't be changed later",
+            ),
+            (
+                "CONFIG SET dir /",
+                "-ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config",
+            ),
+            ("CONFIG SET timeout", "-ERR wrong number of arguments for 'config|set' command"),
+            ("CONFIG SET timeout 1 port", "-ERR syntax error"),
+            ("CONFIG REWRITE", "-ERR The server is running without a config file"),
+        ]);
+    }
+}

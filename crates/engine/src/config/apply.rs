@@ -1,0 +1,95 @@
+//! From the configuration's text to the typed fields that the engine works with.
+
+use super::Config;
+use crate::settings::{MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
+
+fn size(config: &Config, name: &str) -> usize {
+    usize::try_from(config.number(name)).unwrap_or(0)
+}
+
+fn observation(config: &Config) -> Observation {
+    let percentiles = config.value("latency-tracking-info-percentiles").split_ascii_whitespace();
+    Observation {
+        slow_us: config.number("commandlog-execution-slower-than"),
+        slow_len_max: size(config, "commandlog-slow-execution-max-len"),
+        large_request_bytes: config.number("commandlog-request-larger-than"),
+        large_request_len_max: size(config, "commandlog-large-request-max-len"),
+        large_reply_bytes: config.number("commandlog-reply-larger-than"),
+        large_reply_len_max: size(config, "commandlog-large-reply-max-len"),
+        latency_threshold_ms: config.number("latency-monitor-threshold") as u64,
+        latency_tracking: config.is_on("latency-tracking"),
+        latency_percentiles: percentiles.filter_map(|word| word.parse().ok()).collect(),
+    }
+}
+
+fn output_limits(config: &Config) -> OutputLimits {
+    let words: Vec<&str> = config.value("client-output-buffer-limit").split(' ').collect();
+    let mut limits = OutputLimits::default();
+    for group in words.chunks_exact(4) {
+        let number = |idx: usize| group[idx].parse().unwrap_or(0);
+        let limit = OutputLimit { hard: number(1), soft: number(2), soft_s: number(3) as u64 };
+        match group[0] {
+            "normal" => limits.normal = limit,
+            "pubsub" => limits.pubsub = limit,
+            _ => limits.replica = limit,
+        }
+    }
+    limits
+}
+
+impl Settings {
+    /// Sets every field that a directive stands for. What only the runtime knows stays as it is.
+    pub fn apply(&mut self, config: Config) {
+        let policy = config.value("maxmemory-policy");
+        let policy = MaxmemoryPolicy::ALL.into_iter().find(|known| known.name() == policy);
+        self.databases = size(&config, "databases");
+        self.proto_max_bulk_len = size(&config, "proto-max-bulk-len");
+        self.query_buffer_limit = size(&config, "client-query-buffer-limit");
+        self.output_limits = output_limits(&config);
+        self.port = config.number("port") as u16;
+        self.maxclients = config.number("maxclients") as u32;
+        self.timeout_s = config.number("timeout") as u32;
+        self.tcp_keepalive_s = config.number("tcp-keepalive") as u32;
+        self.buffer_pool_min = config.number("buffer-pool-min") as u16;
+        self.buffer_pool_max = config.number("buffer-pool-max") as u16;
+        self.busy_poll_us = config.number("busy-poll-us") as u64;
+        self.maxmemory_policy = policy.unwrap_or_default();
+        self.lfu_log_factor = config.number("lfu-log-factor") as u32;
+        self.lfu_decay_time_minutes = config.number("lfu-decay-time") as u32;
+        self.observation = observation(&config);
+        self.password = config.value("requirepass").as_bytes().into();
+        self.protected_mode = config.is_on("protected-mode");
+        self.config = config;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Directive;
+    use super::*;
+
+    #[test]
+    fn defaults_of_the_table_are_those_of_the_settings() {
+        let mut settings = Settings::default();
+        settings.apply(Config::default());
+        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+    }
+
+    #[test]
+    fn values_reach_their_fields() {
+        let mut config = Config::default();
+        for (name, text) in [
+            ("maxmemory-policy", "allkeys-lfu"),
+            ("slowlog-log-slower-than", "-1"),
+            ("timeout", "5"),
+            ("client-output-buffer-limit", "normal 1mb 1kb 2"),
+        ] {
+            config.set(Directive::find(name).unwrap(), text).unwrap();
+        }
+        let mut settings = Settings::default();
+        settings.apply(config);
+        assert_eq!(settings.maxmemory_policy, MaxmemoryPolicy::AllkeysLfu);
+        assert_eq!((settings.observation.slow_us, settings.timeout_s), (-1, 5));
+        assert_eq!(settings.output_limits.normal, OutputLimit { hard: 1 << 20, soft: 1 << 10, soft_s: 2 });
+    }
+}

@@ -1,0 +1,165 @@
+//! Configuration files in the form of redis.conf: a directive and its words on each line, comments, quotes, includes.
+
+use std::io::Read;
+
+use anyhow::{Context, Result, bail};
+
+/// Files that include each other end here.
+const DEPTH_MAX: usize = 16;
+
+/// One directive as it stands in a file or on the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    /// Where it stands, for messages.
+    pub(crate) place: String,
+    pub(crate) name: String,
+    pub(crate) words: Vec<String>,
+}
+
+/// The directives of a file; `-` is the standard input.
+pub(crate) fn read(path: &str) -> Result<Vec<Line>> {
+    read_nested(path, 0)
+}
+
+fn read_nested(path: &str, depth: usize) -> Result<Vec<Line>> {
+    if depth > DEPTH_MAX {
+        bail!("{path}: more than {DEPTH_MAX} files include each other; take out one `include`");
+    }
+    let mut text = String::new();
+    match path {
+        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
+        _ => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)).map(drop),
+    }
+    .with_context(|| format!("cannot read the configuration file {path}"))?;
+    let mut lines = Vec::new();
+    for (number, text) in text.lines().enumerate() {
+        let place = format!("{path}, line {}", number + 1);
+        let Some(line) = parse_line(text).with_context(|| place.clone())? else { continue };
+        let (name, words) = line;
+        if name == "include" {
+            for included in words {
+                lines.extend(read_nested(&included, depth + 1)?);
+            }
+        } else {
+            lines.push(Line { place, name, words });
+        }
+    }
+    Ok(lines)
+}
+
+/// Name and words of a line; `None` for one that says nothing.
+pub(crate) fn parse_line(text: &str) -> Result<Option<(String, Vec<String>)>> {
+    let text = text.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(None);
+    }
+    let mut words = split(text)?.into_iter();
+    Ok(words.next().map(|name| (name.to_ascii_lowercase(), words.collect())))
+}
+
+/// Words as Redis splits them: in double quotes with escapes, in single quotes with `\'` alone.
+fn split(text: &str) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut rest = text.chars().peekable();
+    loop {
+        while rest.next_if(|letter| letter.is_whitespace()).is_some() {}
+        let Some(&first) = rest.peek() else { return Ok(words) };
+        let mut word = String::new();
+        if first == '"' || first == '\'' {
+            rest.next();
+            quoted(&mut rest, first, &mut word)?;
+            if rest.peek().is_some_and(|letter| !letter.is_whitespace()) {
+                bail!("a closing quote must be followed by a space");
+            }
+        } else {
+            while let Some(letter) = rest.next_if(|letter| !letter.is_whitespace()) {
+                word.push(letter);
+            }
+        }
+        words.push(word);
+    }
+}
+
+fn quoted(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, quote: char, word: &mut String) -> Result<()> {
+    while let Some(letter) = rest.next() {
+        match letter {
+            _ if letter == quote => return Ok(()),
+            '\\' if quote == '"' => match rest.next() {
+                Some('x') => word.push(hexadecimal(rest)?),
+                Some('a') => word.push('\u{7}'),
+                Some('b') => word.push('\u{8}'),
+                Some('n') => word.push('\n'),
+                Some('r') => word.push('\r'),
+                Some('t') => word.push('\t'),
+                Some(other) => word.push(other),
+                None => break,
+            },
+            '\\' if rest.next_if_eq(&'\'').is_some() => word.push('\''),
+            _ => word.push(letter),
+        }
+    }
+    bail!("a quote is not closed")
+}
+
+/// The letter behind `\x`: two digits, below 80, since values are text.
+fn hexadecimal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<char> {
+    let mut digit = || rest.next().and_then(|letter| letter.to_digit(16));
+    match (digit(), digit()) {
+        (Some(high @ 0..=7), Some(low)) => Ok(char::from((high * 16 + low) as u8)),
+        _ => bail!("two hexadecimal digits, 00 to 7f, have to follow \\x"),
+    }
+}
+
+/// A word as it has to stand in a file to be read as it is.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = !word.is_empty()
+        && !word.contains(|letter: char| letter.is_whitespace() || "\"'\\#".contains(letter));
+    if plain {
+        return word.to_owned();
+    }
+    let mut text = String::from('"');
+    for letter in word.chars() {
+        match letter {
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '"' | '\\' => text.extend(['\\', letter]),
+            letter if letter.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(letter))),
+            _ => text.push(letter),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        let (name, words) = parse_line(text).unwrap().unwrap();
+        std::iter::once(name).chain(words).collect()
+    }
+
+    #[test]
+    fn lines_are_words_and_quotes() {
+        assert_eq!(words("  PORT   7000 "), ["port", "7000"]);
+        assert_eq!(words(r#"requirepass "a \"b\" c""#), ["requirepass", r#"a "b" c"#]);
+        assert_eq!(words(r"logfile 'it\'s \n'"), ["logfile", r"it's \n"]);
+        assert_eq!(words(r#"save """#), ["save", ""]);
+        assert_eq!(parse_line("# comment").unwrap(), None);
+        assert_eq!(parse_line("   ").unwrap(), None);
+        assert_eq!(words(r#"a "\x41\x7a" '\x41'"#), ["a", "Az", r"\x41"]);
+        assert!(parse_line(r#"a "\xff""#).is_err() && parse_line(r#"a "\x4"#).is_err());
+        assert!(parse_line(r#"a "b"#).is_err() && parse_line(r#"a "b"c"#).is_err());
+    }
+
+    #[test]
+    fn what_is_quoted_is_read_back() {
+        for word in
+            ["plain", "", "two words", "a\"b\\c", "line\nbreak", "#no comment", "it's", "\u{7}\u{1}", "ä ö"]
+        {
+            assert_eq!(words(&format!("x {}", quote(word))), ["x", word]);
+        }
+    }
+}

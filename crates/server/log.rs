@@ -1,0 +1,66 @@
+//! The log: Redis's levels on top of `tracing`, to the standard output or to a file.
+
+use std::fs::File;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+use corelane_engine::config::Config;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Registry, reload};
+
+/// Changes the level of the log.
+static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+
+/// What Redis calls `notice` is tracing's `info`, `verbose` its `debug`, and `debug` its `trace`.
+fn filter(level: &str) -> LevelFilter {
+    match level {
+        "debug" => LevelFilter::TRACE,
+        "verbose" => LevelFilter::DEBUG,
+        "warning" => LevelFilter::WARN,
+        "nothing" => LevelFilter::OFF,
+        _ => LevelFilter::INFO,
+    }
+}
+
+/// Starts the log of this process; an empty `path` is the standard output.
+pub(crate) fn start(level: &str, path: &str) -> Result<()> {
+    let (filter, handle) = reload::Layer::new(filter(level));
+    let layer = tracing_subscriber::fmt::layer().with_target(false);
+    let registry = tracing_subscriber::registry().with(filter);
+    let set = if path.is_empty() {
+        tracing::subscriber::set_global_default(registry.with(layer.with_ansi(false)))
+    } else {
+        let file = File::options().create(true).append(true).open(path);
+        let file =
+            file.with_context(|| format!("cannot open the log file {path}; name one that can be written"))?;
+        tracing::subscriber::set_global_default(registry.with(layer.with_ansi(false).with_writer(file)))
+    };
+    set.context("the log was started twice")?;
+    // Only the first log of a process can be changed, and there is no second one.
+    let _ = LEVEL.set(handle);
+    Ok(())
+}
+
+/// Notes a change of the configuration, and follows it. Values that are secrets are not told.
+pub(crate) fn note_changes(before: &Config, after: &Config) {
+    if before.value("loglevel") != after.value("loglevel") {
+        set_level(after.value("loglevel"));
+    }
+    for directive in after.changed_since(before) {
+        let value = if directive.secret { "(redacted)" } else { after.value_of(directive) };
+        tracing::info!("{} is set to {:?}", directive.name, value);
+        if directive.idle {
+            tracing::warn!("{} is known and changes nothing here", directive.name);
+        }
+    }
+}
+
+/// Has the log tell more or less from now on.
+fn set_level(level: &str) {
+    if let Some(handle) = LEVEL.get()
+        && let Err(error) = handle.modify(|current| *current = filter(level))
+    {
+        tracing::warn!("cannot change the log level to {level}: {error}");
+    }
+}

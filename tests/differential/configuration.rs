@@ -1,0 +1,181 @@
+//! CONFIG beside Valkey's: every directive it has, set to values of all kinds and read back, and the defaults.
+
+use std::collections::BTreeMap;
+
+use super::peers::SHARD_COUNTS;
+use crate::common::client::Client;
+use crate::common::server::Server;
+
+/// Directives that Valkey does not have.
+const OURS: [&str; 7] =
+    ["accept", "buffer-pool-max", "buffer-pool-min", "busy-poll-us", "cpus", "placement", "shards"];
+/// Defaults that belong to the machine, the test or the program.
+const OWN_DEFAULTS: [&str; 7] =
+    ["bind", "dir", "enable-debug-command", "maxclients", "port", "save", "syslog-ident"];
+/// What every directive is set to.
+const VALUES: [&str; 26] = [
+    "yes",
+    "NO",
+    "0",
+    "1",
+    "2",
+    "-1",
+    "-2",
+    "64",
+    "100",
+    "101",
+    "1000",
+    "2147483648",
+    "65536",
+    "1k",
+    "1KB",
+    "3mb",
+    "2gb",
+    "5%",
+    "101%",
+    "x",
+    "",
+    "a b c",
+    "10 20 30",
+    "-99999999999",
+    "9223372036854775807",
+    "9999999999999999999999",
+];
+/// The same for those whose values have a form of their own.
+const FORMS: [(&str, &[&str]); 12] = [
+    (
+        "client-output-buffer-limit",
+        &[
+            "normal 1 2 3",
+            "NORMAL 1mb 2mb 3",
+            "replica 1 1 1 pubsub 2 2 2",
+            "slave 5 6 7",
+            "master 1 1 1",
+            "normal 1 1",
+            "normal -1 1 1",
+            "normal x 1 1",
+            "normal 1 1 -1",
+            "normal 1 1 1 other 2 2 2",
+            "normal 1 1 1 normal 2 2 2",
+        ],
+    ),
+    (
+        "latency-tracking-info-percentiles",
+        &["", "50", "50 99.9 100", "0", "101", "-1", "x", "50 x", "1e1", "99.99999"],
+    ),
+    ("notify-keyspace-events", &["KEA", "AKE", "g$lshzxetd", "KEx", "m", "n", "q", "Kq", "KElg"]),
+    ("save", &["", "900 1", "900 1 300 10", "900", "0 1", "-1 1", "1 -1", "x y", "1 x", "900  1"]),
+    ("oom-score-adj-values", &["0 200 800", "1 2 3", "1 2", "1 2 3 4", "-2000 0 2000", "-2001 0 1", "a 1 2"]),
+    (
+        "shutdown-on-sigterm",
+        &["default", "nosave now", "SAVE", "force", "save nosave", "other", "default save", "safe failover"],
+    ),
+    ("cluster-announce-ip", &["10.0.0.1", "::1", "a_b", "a-b", "a/b", "a~b", "a,b", "é"]),
+    ("cluster-announce-human-nodename", &["a_b", "a:b", "a/b", "a~b", "a,b", "a@b", "é"]),
+    ("locale-collate", &["C", "POSIX", "C.UTF-8"]),
+    ("cluster-announce-hostname", &["a.b-c", "a_b", "host", "-", "a b"]),
+    ("maxmemory-clients", &["0%", "100%", "5%5", "%", "-5%", "0", "12345"]),
+    ("tcp-keepalive", &[" 1", "1 ", "+1", "01", "0x1", "1.0"]),
+];
+/// Directives that are left alone: setting them would end the test, reach for the network or change the machine. Valkey is
+/// lost for minutes when `maxclients` is far too high.
+const UNTOUCHED: [&str; 10] = [
+    "bind",
+    "dir",
+    "maxclients",
+    "port",
+    "requirepass",
+    "tls-port",
+    "unixsocket",
+    "replicaof",
+    "oom-score-adj",
+    "syslog-ident",
+];
+
+/// What Valkey accepts and we do not, or the other way round, and why.
+fn on_purpose(name: &str, value: &str) -> bool {
+    match name {
+        // No append-only file is written here: better to say so than to let somebody believe it.
+        "appendonly" => value.eq_ignore_ascii_case("yes"),
+        // There is nothing here that would have to be able to do it.
+        "activedefrag" => true,
+        _ => name.starts_with("tls-"),
+    }
+}
+
+fn all(client: &mut Client) -> BTreeMap<String, String> {
+    let words = client.run("CONFIG GET *").items();
+    words.chunks_exact(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
+}
+
+#[test]
+fn all_directives_are_there_with_their_defaults() {
+    let Some(valkey) = Server::valkey() else { return };
+    let ours = all(&mut Server::ours(1).client());
+    let theirs = all(&mut valkey.client());
+    let only_ours: Vec<&String> = ours.keys().filter(|name| !theirs.contains_key(*name)).collect();
+    assert_eq!(only_ours, OURS);
+    let mut found = Vec::new();
+    for (name, value) in &theirs {
+        match ours.get(name) {
+            None => found.push(format!("{name} is missing")),
+            Some(own) if own != value && !OWN_DEFAULTS.contains(&name.as_str()) => {
+                found.push(format!("{name}: {own:?}, Valkey: {value:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+/// The reply to setting a directive, and its value then.
+fn set(client: &mut Client, name: &str, value: &str) -> (String, String) {
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    let reply = format!("{:?}", client.call(&words(&["CONFIG", "SET", name, value])));
+    let value = format!("{:?}", client.call(&words(&["CONFIG", "GET", name])));
+    (reply, value)
+}
+
+#[test]
+fn every_directive_takes_what_valkeys_takes() {
+    let Some(valkey) = Server::valkey() else { return };
+    let server = Server::ours(2);
+    let (mut ours, mut theirs) = (server.client(), valkey.client());
+    let mut found = Vec::new();
+    for (name, default) in all(&mut theirs) {
+        if UNTOUCHED.contains(&name.as_str()) {
+            continue;
+        }
+        let forms = FORMS.iter().find(|(form, _)| *form == name).map_or(&[][..], |(_, values)| values);
+        let before = found.len();
+        for value in VALUES.iter().chain(forms).copied().filter(|value| !on_purpose(&name, value)) {
+            let (ours, theirs) = (set(&mut ours, &name, value), set(&mut theirs, &name, value));
+            if ours != theirs && found.len() < before + 2 {
+                found.push(format!("{name} {value:?}: {ours:?}\n    Valkey: {theirs:?}"));
+            }
+        }
+        set(&mut ours, &name, &default);
+        set(&mut theirs, &name, &default);
+    }
+    assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn what_is_read_can_be_set_back() {
+    for shards in SHARD_COUNTS {
+        let server = Server::ours_with(shards, &["--enable-protected-configs", "yes"]);
+        let mut client = server.client();
+        let before = all(&mut client);
+        let mut fixed = 0;
+        for (name, value) in &before {
+            let (reply, _) = set(&mut client, name, value);
+            if reply.contains("immutable config") || name == "rdma-bind" {
+                fixed += 1;
+            } else {
+                assert_eq!(reply, "+OK\\r\\n", "{name} {value:?}");
+            }
+        }
+        assert!(fixed < before.len() / 4, "{fixed} of {} cannot be set", before.len());
+        assert_eq!(all(&mut client), before);
+    }
+}
