@@ -5,6 +5,7 @@ use crate::command::KeyRange;
 use crate::command_stats::CommandStats;
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
+use crate::events::KeyEvent;
 use crate::journal::{Journal, LogPart};
 use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Lfu, Millis, NewValue};
 use crate::latency_monitor::LatencyPart;
@@ -99,6 +100,8 @@ pub struct Shard {
     pub memory_peak: u64,
     /// What commands have asked of the process.
     pub host_requests: VecDeque<HostRequest>,
+    /// What has happened to keys, where somebody wants to know.
+    pub events: Vec<KeyEvent>,
 }
 
 impl Shard {

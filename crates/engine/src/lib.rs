@@ -15,6 +15,7 @@ mod digest;
 mod dispatch;
 mod embedded;
 mod errors;
+mod events;
 mod execute;
 mod failover;
 mod feed;
@@ -41,6 +42,8 @@ mod settings;
 mod slot;
 mod stats;
 mod timing;
+mod typed;
+pub mod values;
 mod waits;
 
 pub use args::{Args, OwnedArgs, parse_int};
@@ -56,13 +59,14 @@ pub use ctx::{
 };
 pub use embedded::{Called, Calls, Route, Router};
 pub use errors::Error;
+pub use events::{EventClasses, KeyEvent};
 pub use glob::glob_match;
 pub use histogram::Histogram;
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
 pub use journal::{Journal, LogEntry, LogKind, LogPart, Note};
 pub use keyspace::{
-    Access, AccessPolicy, DbStats, Detached, Entry, EntryMut, Key, KeyHasher, Keyspace, Lfu, Millis,
-    NewValue, ScanPosition, StringForm, Value,
+    Access, AccessPolicy, DbStats, Detached, Edit, Entry, EntryMut, Item, ItemRef, Key, KeyHasher, Keyspace,
+    Lfu, Millis, NewValue, ScanPosition, StringForm, Value, ValueRef,
 };
 pub use latency_monitor::LatencyPart;
 pub use local::{Local, LocalError, Task};

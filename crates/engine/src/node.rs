@@ -139,7 +139,9 @@ impl Node {
             sampler: Sampler::default(),
             memory_peak: 0,
             host_requests: VecDeque::new(),
+            events: Vec::new(),
         };
+        shard.settings.compact.seed = config.seed;
         shard.apply_settings();
         let table = CommandTable::renamed(&shard.settings.config.renamed);
         let core = Core {

@@ -1,6 +1,7 @@
 //! What the engine needs to know of the configuration. Plain data; every shard has its own copy.
 
 use crate::config::Config;
+use crate::events::EventClasses;
 
 /// Settings of the engine, with Redis's names and defaults where Redis has them.
 #[derive(Clone, Debug)]
@@ -49,12 +50,55 @@ pub struct Settings {
     pub observation: Observation,
     /// Which keys are to go when memory is short, and so what is kept of accesses (`maxmemory-policy`).
     pub maxmemory_policy: MaxmemoryPolicy,
+    /// Up to which size collections are kept compact.
+    pub compact: CompactLimits,
+    /// Which events of keys are told (`notify-keyspace-events`).
+    pub events: EventClasses,
     /// The process's allocator.
     pub allocator: Allocator,
     /// How slowly the counters of an LFU policy grow (`lfu-log-factor`).
     pub lfu_log_factor: u32,
     /// Minutes without an access that take one off a counter; 0 for never (`lfu-decay-time`).
     pub lfu_decay_time_minutes: u32,
+}
+
+/// Up to which size collections are kept compact. Lengths in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactLimits {
+    /// Fields of a hash (`hash-max-listpack-entries`).
+    pub hash_entries: usize,
+    /// Its longest field or value (`hash-max-listpack-value`).
+    pub hash_value: usize,
+    /// Elements of a piece of a list where positive; where negative, its bytes: 4, 8, 16, 32, 64 KiB (`list-max-listpack-size`).
+    pub list_size: i64,
+    /// Members of a set of integers (`set-max-intset-entries`).
+    pub set_ints: usize,
+    /// Members of a set (`set-max-listpack-entries`).
+    pub set_entries: usize,
+    /// Its longest member (`set-max-listpack-value`).
+    pub set_value: usize,
+    /// Members of a sorted set (`zset-max-listpack-entries`).
+    pub sorted_entries: usize,
+    /// Its longest member (`zset-max-listpack-value`).
+    pub sorted_value: usize,
+    /// What the hashes of large collections begin with; a secret of the process.
+    pub seed: u64,
+}
+
+impl Default for CompactLimits {
+    fn default() -> Self {
+        Self {
+            hash_entries: 512,
+            hash_value: 64,
+            list_size: -2,
+            set_ints: 512,
+            set_entries: 128,
+            set_value: 64,
+            sorted_entries: 128,
+            sorted_value: 64,
+            seed: 0,
+        }
+    }
 }
 
 /// What the process around the engine does for CONFIG. These run on a shard, and may take milliseconds.
@@ -227,6 +271,8 @@ impl Default for Settings {
             started_ms: 0,
             maxclients: 10_000,
             maxclients_max: u32::MAX,
+            compact: CompactLimits::default(),
+            events: EventClasses::NONE,
             allocator: Allocator::default(),
             maxmemory_policy: MaxmemoryPolicy::default(),
             lfu_log_factor: 10,

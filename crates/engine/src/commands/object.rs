@@ -5,7 +5,7 @@ use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, SessionCtx};
 use crate::errors::Error;
-use crate::keyspace::{Entry, StringForm};
+use crate::keyspace::{Entry, StringForm, ValueRef};
 use corelane_resp::Reply;
 
 const KEY: &[KeySpec] = &[KeySpec::one(2, KeyFlags::RO)];
@@ -72,7 +72,13 @@ fn object_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Res
 pub(super) fn encoding_name(entry: &Entry) -> &'static str {
     /// Bytes of Valkey's object header, of its value's header and of two terminators.
     const OBJECT_OVERHEAD: usize = 14;
-    let Some(value) = entry.string() else { return "raw" };
+    let value = match entry.value() {
+        ValueRef::String(value) => value,
+        ValueRef::Hash(hash) => return hash.encoding(),
+        ValueRef::List(list) => return list.encoding(),
+        ValueRef::Set(set) => return set.encoding(),
+        ValueRef::SortedSet(set) => return set.encoding(),
+    };
     match entry.form() {
         StringForm::Raw => return "raw",
         StringForm::Plain if parse_int(value).is_some() => return "int",

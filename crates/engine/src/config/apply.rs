@@ -1,7 +1,7 @@
 //! From the configuration's text to the typed fields that the engine works with.
 
 use super::Config;
-use crate::settings::{MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
+use crate::settings::{CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
 
 fn size(config: &Config, name: &str) -> usize {
     usize::try_from(config.number(name)).unwrap_or(0)
@@ -19,6 +19,20 @@ fn observation(config: &Config) -> Observation {
         latency_threshold_ms: config.number("latency-monitor-threshold") as u64,
         latency_tracking: config.is_on("latency-tracking"),
         latency_percentiles: percentiles.filter_map(|word| word.parse().ok()).collect(),
+    }
+}
+
+fn compact(config: &Config) -> CompactLimits {
+    CompactLimits {
+        hash_entries: size(config, "hash-max-listpack-entries"),
+        hash_value: size(config, "hash-max-listpack-value"),
+        list_size: config.number("list-max-listpack-size"),
+        set_ints: size(config, "set-max-intset-entries"),
+        set_entries: size(config, "set-max-listpack-entries"),
+        set_value: size(config, "set-max-listpack-value"),
+        sorted_entries: size(config, "zset-max-listpack-entries"),
+        sorted_value: size(config, "zset-max-listpack-value"),
+        seed: 0,
     }
 }
 
@@ -57,6 +71,7 @@ impl Settings {
         self.lfu_log_factor = config.number("lfu-log-factor") as u32;
         self.lfu_decay_time_minutes = config.number("lfu-decay-time") as u32;
         self.observation = observation(&config);
+        self.compact = CompactLimits { seed: self.compact.seed, ..compact(&config) };
         self.password = config.value("requirepass").as_bytes().into();
         self.protected_mode = config.is_on("protected-mode");
         self.config = config;

@@ -38,6 +38,8 @@ const MEANINGS: &[(&str, &str)] = &[
         "enable-protected-configs",
         "Who may set protected directives: everybody, nobody, or clients of this machine.",
     ),
+    ("hash-max-listpack-entries", "Fields up to which a hash is one piece of memory."),
+    ("hash-max-listpack-value", "Bytes of a field or value up to which it is."),
     (
         "latency-monitor-threshold",
         "Milliseconds from which on the latency monitor notes an event; 0 for never.",
@@ -52,6 +54,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "Minutes without an access that take one off the counter of a key, under an LFU policy.",
     ),
     ("lfu-log-factor", "How slowly these counters grow."),
+    (
+        "list-max-listpack-size",
+        "Size of the pieces of a list: so many elements, or from -1 to -5 at most 4, 8, 16, 32, 64 KiB.",
+    ),
     ("logfile", "The file that is logged to; none: the standard output."),
     ("loglevel", "How much is logged."),
     (
@@ -70,6 +76,9 @@ const MEANINGS: &[(&str, &str)] = &[
         "requirepass",
         "The password of the user `default`, whom AUTH and HELLO ask for it; none: everybody is let in.",
     ),
+    ("set-max-intset-entries", "Integers up to which a set of integers is a sorted array."),
+    ("set-max-listpack-entries", "Members up to which a set is one piece of memory."),
+    ("set-max-listpack-value", "Bytes of a member up to which it is."),
     (
         "shards",
         "How many shards there are; 0: as many as the placement finds cores, at most the cgroup's CPU quota.",
@@ -82,6 +91,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("timeout", "Seconds without traffic after which a client is closed; 0 for never."),
     ("unixsocket", "The path of a Unix socket to listen on."),
     ("unixsocketperm", "Its permissions, in octal; 0: as the umask says."),
+    ("zset-max-listpack-entries", "Members up to which a sorted set is one piece of memory."),
+    ("zset-max-listpack-value", "Bytes of a member up to which it is."),
 ];
 
 impl Directive {

@@ -5,7 +5,7 @@ use super::entry::{Entry, StringForm};
 use super::table::{Found, Node};
 use super::wheel::Wheel;
 use super::word::{EntryMut, EntryRef};
-use super::{Key, KeyHasher, Millis, NewValue};
+use super::{Key, KeyHasher, Millis, NewValue, Value, ValueRef};
 use crate::slot::{SLOTS, Slot};
 
 /// Slots that are counted together, so that an entry is found by its number without looking at every slot.
@@ -25,6 +25,17 @@ pub struct DbStats {
     pub bytes: u64,
     /// The sum of all deadlines, in Unix milliseconds.
     pub deadline_sum: u128,
+}
+
+/// What has become of a change to a value.
+#[derive(Debug)]
+pub enum Edit<T, F> {
+    /// It was made; whether the key was removed since its collection is empty.
+    Done(T, bool),
+    /// The value is of another type.
+    WrongType,
+    /// There is no such key; the change comes back.
+    Missing(F),
 }
 
 /// A place in the scan order of a database: slot, then hash.
@@ -63,7 +74,7 @@ impl ScanPosition {
 #[derive(Default)]
 pub(super) struct Db {
     /// A table per slot; empty until the first key comes.
-    pub(super) slots: Box<[Node]>,
+    pub(super) slots: Box<[Node<Entry>]>,
     pub(super) counts: Counts,
     pub(super) wheel: Wheel,
     /// Hints that were handed out and not looked at yet.
@@ -76,6 +87,8 @@ pub(super) struct Counts {
     pub(super) stats: DbStats,
     /// Keys by groups of slots; as long as there are slots.
     groups: Box<[u32]>,
+    /// Large values of keys that are gone or have another value; to be freed by and by.
+    pub(super) large: Vec<Value>,
 }
 
 impl Counts {
@@ -93,6 +106,12 @@ impl Counts {
         self.stats.deadline_sum -= u128::from(entry.expiry().unwrap_or(0));
         self.stats.bytes -= entry.size() as u64;
         self.groups[usize::from(slot.0) / GROUP] -= 1;
+    }
+
+    /// The same for an entry that nobody needs any more.
+    pub(super) fn discard(&mut self, slot: Slot, entry: &mut Entry) {
+        self.subtract(slot, entry);
+        self.large.extend(entry.take_large());
     }
 
     /// Lets `change` change an entry.
@@ -135,7 +154,7 @@ impl Db {
         for ((word, leaf), (hash, _)) in words.iter_mut().zip(&leaves).zip(keys) {
             *word = leaf.and_then(|(leaf, level)| leaf.candidate(*hash, level));
         }
-        let ends: usize = words.iter().flatten().map(|word| word.entry().end_byte()).sum();
+        let ends: usize = words.iter().flatten().map(|word| word.item().end_byte()).sum();
         std::hint::black_box(ends);
     }
 
@@ -146,8 +165,8 @@ impl Db {
         match node.find_unless(key.hash, key.bytes, |entry| entry.expiry().is_some_and(|at| at <= now)) {
             Found::Entry(entry) => (Some(entry), false),
             Found::Nothing => (None, false),
-            Found::Gone(entry) => {
-                self.counts.subtract(key.slot, &entry);
+            Found::Gone(mut entry) => {
+                self.counts.discard(key.slot, &mut entry);
                 (None, true)
             }
         }
@@ -169,7 +188,12 @@ impl Db {
         }
         let node = &mut self.slots[usize::from(key.slot.0)];
         if let Some(mut entry) = node.find(key.hash, key.bytes) {
-            self.counts.change(&mut entry, |entry| entry.set_value_and_expiry(value, expiry));
+            let mut old = None;
+            self.counts.change(&mut entry, |entry| {
+                old = entry.take_large();
+                entry.set_value_and_expiry(value, expiry);
+            });
+            self.counts.large.extend(old);
             if accessed {
                 let used = access.used(entry.access(), now);
                 entry.set_access(used);
@@ -211,6 +235,44 @@ impl Db {
         self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
         drop(entry);
         self.sweep_a_little(now, hasher)
+    }
+
+    /// Edits a value, and removes the key of a collection that is empty then. True beside the result: the key's time had come.
+    pub(super) fn edit<T, F: FnOnce(&mut Value) -> T>(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        access: Option<&mut AccessPolicy>,
+        scratch: &mut Vec<u8>,
+        is_right: impl FnOnce(ValueRef<'_>) -> bool,
+        change: F,
+    ) -> (Edit<T, F>, bool) {
+        let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else {
+            return (Edit::Missing(change), false);
+        };
+        let expired = |entry: &Entry| entry.expiry().is_some_and(|at| at <= now);
+        let mut entry = match node.find_unless(key.hash, key.bytes, expired) {
+            Found::Entry(entry) => entry,
+            Found::Nothing => return (Edit::Missing(change), false),
+            Found::Gone(mut entry) => {
+                self.counts.discard(key.slot, &mut entry);
+                return (Edit::Missing(change), true);
+            }
+        };
+        if let Some(access) = access {
+            let used = access.used(entry.access(), now);
+            entry.set_access(used);
+        }
+        if !is_right(entry.value()) {
+            return (Edit::WrongType, false);
+        }
+        let result = self.counts.change(&mut entry, |entry| entry.edit(scratch, change));
+        let emptied = entry.value().is_empty_collection();
+        drop(entry);
+        if emptied {
+            self.remove(key);
+        }
+        (Edit::Done(result, emptied), false)
     }
 
     /// Edits a string in place, keeping the byte count true; the new length, `None` if the key is not there.

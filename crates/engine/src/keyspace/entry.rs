@@ -12,14 +12,16 @@
 //!  long    the key's length where it does not fit 16 bits
 //!  expiry  bits 0..48 Unix time in ms, 48..64 the timing wheel's hint (see `wheel`)
 //!  far     the whole of a deadline that does not fit 48 bits (behind the year 10889)
-//!  payload Kind::Inline: the string itself, shorter than INLINE_MAX; Kind::Boxed: the address of a `Box<Value>`
+//!  payload what the kind says: a string or a small collection itself, shorter than INLINE_MAX, or the address of a `Box<Value>`
 //! ```
 //!
 //! A 16-byte key with a 64-byte string costs 88 bytes: 8 beyond key and value, 16 with a TTL. This module knows
 //! nothing of tables, time or commands.
 
 use super::access::Access;
-use super::value::{Detached, Value};
+use super::value::{Detached, Kind, Value, ValueRef};
+use super::word::Item;
+use crate::values::{HashRef, ListRef, SetRef, SortedSetRef};
 use bytes::Bytes;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -32,8 +34,8 @@ const EXPIRY_MAX_MS: u64 = (1 << EXPIRY_BITS) - 1;
 pub(super) const NO_HINT: u16 = u16::MAX;
 
 const KIND_MASK: u8 = 0b0000_0111;
-const KIND_INLINE: u8 = 0;
-const KIND_BOXED: u8 = 1;
+const KIND_INLINE: u8 = Kind::String as u8;
+const KIND_BOXED: u8 = Kind::Boxed as u8;
 const TEXT: u8 = 1 << 3;
 const HAS_EXPIRY: u8 = 1 << 4;
 const LONG_KEY: u8 = 1 << 5;
@@ -59,15 +61,14 @@ pub enum NewValue<'a> {
 }
 
 impl NewValue<'_> {
-    fn into_parts(self) -> Result<Vec<u8>, Box<Value>> {
-        match self {
-            Self::Slice(s) if s.len() < INLINE_MAX => Ok(s.to_vec()),
-            Self::Slice(s) => Err(Box::new(Value::String(Bytes::copy_from_slice(s)))),
-            Self::Shared(b) if b.len() < INLINE_MAX => Ok(b.to_vec()),
-            Self::Shared(b) => Err(Box::new(Value::String(b))),
-            Self::Owned(Value::String(b)) if b.len() < INLINE_MAX => Ok(b.to_vec()),
-            Self::Owned(v) => Err(Box::new(v)),
-        }
+    fn into_payload(self) -> Result<(Kind, Vec<u8>), Box<Value>> {
+        let value = match self {
+            Self::Slice(s) if s.len() < INLINE_MAX => return Ok((Kind::String, s.to_vec())),
+            Self::Slice(s) => Value::String(Bytes::copy_from_slice(s)),
+            Self::Shared(b) => Value::String(b),
+            Self::Owned(value) => value,
+        };
+        value.into_payload(INLINE_MAX).map_err(Box::new)
     }
 }
 
@@ -140,8 +141,8 @@ impl Entry {
         {
             return Self::build(KIND_INLINE, key, slice, expiry.map(unhinted));
         }
-        match value.into_parts() {
-            Ok(inline) => Self::build(KIND_INLINE, key, &inline, expiry.map(unhinted)),
+        match value.into_payload() {
+            Ok((kind, payload)) => Self::build(kind as u8, key, &payload, expiry.map(unhinted)),
             Err(boxed) => Self::build_boxed(key, boxed, expiry.map(unhinted)),
         }
     }
@@ -242,25 +243,59 @@ impl Entry {
         if shape.tag & KIND_MASK == KIND_INLINE {
             return Some(self.slice(shape.payload_at(), shape.payload_len));
         }
-        let Value::String(bytes) = self.boxed(shape);
-        Some(bytes)
+        self.shared_string().map(|bytes| &bytes[..])
+    }
+
+    /// The value if it is a hash.
+    #[inline]
+    pub fn hash(&self) -> Option<HashRef<'_>> {
+        if let ValueRef::Hash(hash) = self.value() { Some(hash) } else { None }
+    }
+
+    /// The value if it is a list.
+    #[inline]
+    pub fn list(&self) -> Option<ListRef<'_>> {
+        if let ValueRef::List(list) = self.value() { Some(list) } else { None }
+    }
+
+    /// The value if it is a set.
+    #[inline]
+    pub fn set(&self) -> Option<SetRef<'_>> {
+        if let ValueRef::Set(set) = self.value() { Some(set) } else { None }
+    }
+
+    /// The value if it is a sorted set.
+    #[inline]
+    pub fn sorted_set(&self) -> Option<SortedSetRef<'_>> {
+        if let ValueRef::SortedSet(set) = self.value() { Some(set) } else { None }
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        let shape = self.shape();
+        match Kind::of(shape.tag) {
+            Kind::Boxed => self.boxed(shape).as_ref(),
+            kind => kind.read(self.slice(shape.payload_at(), shape.payload_len)),
+        }
     }
 
     /// The value as a shared string, where it is one with an allocation of its own.
     #[inline]
     pub fn shared_string(&self) -> Option<&Bytes> {
         let shape = self.shape();
-        if shape.tag & KIND_MASK == KIND_INLINE {
+        if shape.tag & KIND_MASK != KIND_BOXED {
             return None;
         }
-        let Value::String(bytes) = self.boxed(shape);
-        Some(bytes)
+        match self.boxed(shape) {
+            Value::String(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     /// Redis's name of the value's type.
     pub fn type_name(&self) -> &'static str {
-        let shape = self.shape();
-        if shape.tag & KIND_MASK == KIND_INLINE { "string" } else { self.boxed(shape).type_name() }
+        self.value().type_name()
     }
 
     fn box_ptr(&self, shape: Shape) -> *mut Value {
@@ -311,8 +346,8 @@ impl Entry {
             NewValue::Slice(slice) if slice.len() < INLINE_MAX => {
                 Self::build(KIND_INLINE, self.key(), slice, expiry)
             }
-            other => match other.into_parts() {
-                Ok(inline) => Self::build(KIND_INLINE, self.key(), &inline, expiry),
+            other => match other.into_payload() {
+                Ok((kind, payload)) => Self::build(kind as u8, self.key(), &payload, expiry),
                 Err(boxed) => Self::build_boxed(self.key(), boxed, expiry),
             },
         };
@@ -325,21 +360,59 @@ impl Entry {
         *self = replacement;
     }
 
+    /// Changes a value by `change`, which must leave its type as it is. A small one is copied into `scratch`, changed there and
+    /// copied back; a large one is changed where it is.
+    pub fn edit<T>(&mut self, scratch: &mut Vec<u8>, change: impl FnOnce(&mut Value) -> T) -> T {
+        let shape = self.shape();
+        let kind = Kind::of(shape.tag);
+        if kind == Kind::Boxed {
+            return change(self.boxed_mut(shape));
+        }
+        let mut payload = std::mem::take(scratch);
+        payload.clear();
+        payload.extend_from_slice(self.slice(shape.payload_at(), shape.payload_len));
+        let mut value = kind.own(payload);
+        let result = change(&mut value);
+        match value.into_payload(INLINE_MAX) {
+            Ok((new, payload)) if new == kind && payload.len() == shape.payload_len => {
+                self.write(shape.payload_at(), &payload);
+                *scratch = payload;
+            }
+            Ok((new, payload)) => {
+                let replacement = Self::build(new as u8, self.key(), &payload, self.deadline());
+                self.replace(replacement);
+                *scratch = payload;
+            }
+            Err(value) => {
+                let replacement = Self::build_boxed(self.key(), Box::new(value), self.deadline());
+                self.replace(replacement);
+            }
+        }
+        result
+    }
+
+    /// Takes out a value that takes long to free, and leaves an empty string.
+    pub(super) fn take_large(&mut self) -> Option<Value> {
+        let shape = self.shape();
+        if shape.tag & KIND_MASK != KIND_BOXED || !self.boxed(shape).is_large() {
+            return None;
+        }
+        Some(std::mem::take(self.boxed_mut(shape)))
+    }
+
     /// Changes a string by `change`, growing it in place where it has an allocation of its own. `change` sees the
     /// present bytes; afterwards the string's encoding is raw, as in Redis after APPEND, SETRANGE or SETBIT.
     pub fn edit_string(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         let shape = self.shape();
-        let mut content = if shape.tag & KIND_MASK == KIND_INLINE {
-            self.slice(shape.payload_at(), shape.payload_len).to_vec()
-        } else {
-            let Value::String(bytes) = self.boxed_mut(shape);
+        let boxed = shape.tag & KIND_MASK == KIND_BOXED;
+        let mut content = match boxed.then(|| std::mem::take(self.boxed_mut(shape))) {
             // A `Bytes` that nobody else holds gives its allocation, spare capacity included, back without a copy.
-            Vec::from(std::mem::take(bytes))
+            Some(Value::String(bytes)) => Vec::from(bytes),
+            _ => self.slice(shape.payload_at(), shape.payload_len).to_vec(),
         };
         change(&mut content);
-        if shape.tag & KIND_MASK == KIND_BOXED && content.len() >= INLINE_MAX {
-            let Value::String(bytes) = self.boxed_mut(shape);
-            *bytes = Bytes::from(content);
+        if boxed && content.len() >= INLINE_MAX {
+            *self.boxed_mut(shape) = Value::String(Bytes::from(content));
         } else if content.len() >= INLINE_MAX {
             // Room to grow: a string that is edited once is likely to be edited again.
             content.reserve(content.len() / 4);
@@ -362,7 +435,7 @@ impl Entry {
     /// Takes the entry apart: what is left of it without its key, for another key, database or shard.
     pub fn detach(mut self) -> Detached {
         let shape = self.shape();
-        if shape.tag & KIND_MASK == KIND_INLINE {
+        if shape.tag & KIND_MASK != KIND_BOXED {
             return self.clone_detached();
         }
         let (expiry, form) = (self.expiry(), self.form());
@@ -372,10 +445,9 @@ impl Entry {
     /// A copy of what the key holds; long strings are shared.
     pub fn clone_detached(&self) -> Detached {
         let shape = self.shape();
-        let value = if shape.tag & KIND_MASK == KIND_INLINE {
-            Value::String(Bytes::copy_from_slice(self.slice(shape.payload_at(), shape.payload_len)))
-        } else {
-            self.boxed(shape).clone()
+        let value = match Kind::of(shape.tag) {
+            Kind::Boxed => self.boxed(shape).clone(),
+            kind => kind.own(self.slice(shape.payload_at(), shape.payload_len).to_vec()),
         };
         Detached { value, expiry: self.expiry(), form: self.form() }
     }
@@ -464,18 +536,27 @@ impl Entry {
         let boxed = if shape.tag & KIND_MASK == KIND_BOXED { self.boxed(shape).size() } else { 0 };
         shape.size() + boxed
     }
+}
 
-    /// Gives up the handle; `from_raw` takes it back.
+// SAFETY: the pointer is that of the entry's allocation, and the handle is nothing else.
+unsafe impl Item for Entry {
     #[inline]
-    pub(super) fn into_raw(self) -> NonNull<u8> {
+    fn key(&self) -> &[u8] {
+        Self::key(self)
+    }
+
+    #[inline]
+    fn into_raw(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).0
     }
 
-    /// # Safety
-    /// `raw` came from `into_raw` and no other `Entry` is made from it while this one lives.
     #[inline]
-    pub(super) unsafe fn from_raw(raw: NonNull<u8>) -> Self {
+    unsafe fn from_raw(raw: NonNull<u8>) -> Self {
         Self(raw)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.size()
     }
 }
 

@@ -111,7 +111,7 @@ impl Db {
                 return true;
             }
             if at <= now {
-                counts.subtract(slot, &entry);
+                counts.discard(slot, &mut entry);
                 removed += 1;
                 return false;
             }

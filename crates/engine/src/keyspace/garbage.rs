@@ -1,14 +1,18 @@
-//! Flushed databases: their memory is freed in steps, because freeing millions of entries at once would take seconds.
+//! Flushed databases and large values: their memory is freed in steps, because freeing millions of entries or elements at
+//! once would take seconds.
 
 use super::db::Db;
+use super::entry::Entry;
 use super::table::Node;
+use super::value::Value;
 use super::wheel::Wheel;
 use std::collections::VecDeque;
 
-/// What is left of flushed databases.
+/// What is left of flushed databases, and of large values.
 #[derive(Default)]
 pub(super) struct Garbage {
     dbs: VecDeque<Remains>,
+    values: VecDeque<Value>,
     bytes: u64,
     /// Entries that are still to be freed.
     keys: u64,
@@ -17,7 +21,7 @@ pub(super) struct Garbage {
 }
 
 struct Remains {
-    slots: Box<[Node]>,
+    slots: Box<[Node<Entry>]>,
     /// Slots before this one are freed.
     next: usize,
     wheel: Wheel,
@@ -28,7 +32,19 @@ impl Garbage {
         if !db.slots.is_empty() {
             self.bytes += db.counts.stats.bytes;
             self.keys += db.counts.stats.keys;
+            for value in db.counts.large {
+                self.push_value(Some(value));
+            }
             self.dbs.push_back(Remains { slots: db.slots, next: 0, wheel: db.wheel });
+        }
+    }
+
+    /// Takes a value that takes long to free.
+    pub(super) fn push_value(&mut self, value: Option<Value>) {
+        if let Some(value) = value {
+            self.keys += 1;
+            self.bytes += value.size() as u64;
+            self.values.push_back(value);
         }
     }
 
@@ -46,6 +62,17 @@ impl Garbage {
     pub(super) fn free_some(&mut self, mut budget: usize) -> bool {
         let mut freed = Freed::default();
         while budget != 0
+            && let Some(value) = self.values.front_mut()
+        {
+            let before = value.size() as u64;
+            let done = value.free_some(&mut budget);
+            freed.bytes += before - if done { 0 } else { value.size() as u64 };
+            if done {
+                freed.keys += 1;
+                self.values.pop_front();
+            }
+        }
+        while budget != 0
             && let Some(db) = self.dbs.front_mut()
         {
             if db.free_some(&mut budget, &mut freed) {
@@ -55,7 +82,10 @@ impl Garbage {
         self.bytes -= freed.bytes;
         self.keys -= freed.keys;
         self.freed += freed.keys;
-        !self.dbs.is_empty()
+        for value in freed.large {
+            self.push_value(Some(value));
+        }
+        !self.dbs.is_empty() || !self.values.is_empty()
     }
 }
 
@@ -64,6 +94,8 @@ impl Garbage {
 struct Freed {
     bytes: u64,
     keys: u64,
+    /// Values among it that take long to free themselves.
+    large: Vec<Value>,
 }
 
 impl Remains {
@@ -71,7 +103,10 @@ impl Remains {
     fn free_some(&mut self, budget: &mut usize, freed: &mut Freed) -> bool {
         while let Some(node) = self.slots.get_mut(self.next) {
             let before = *budget;
-            let done = node.free_some(budget, &mut freed.bytes);
+            let done = node.free_some(budget, &mut |mut entry| {
+                freed.bytes += entry.size() as u64;
+                freed.large.extend(entry.take_large());
+            });
             freed.keys += (before - *budget) as u64;
             if !done {
                 return false;

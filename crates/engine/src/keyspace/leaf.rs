@@ -5,8 +5,7 @@
 //! size classes of mimalloc: growth is by a seventh to a quarter, so the table costs 9 to 11 bytes a key at every size, and
 //! slots reach their limits at different times.
 
-use super::entry::Entry;
-use super::word::{EntryMut, EntryRef, Word};
+use super::word::{Item, ItemMut, ItemRef, Word};
 
 /// Bits of the hash that one level of branches uses up.
 pub(super) const LEVEL_BITS: u32 = 8;
@@ -15,10 +14,15 @@ pub(super) const LEVEL_BITS: u32 = 8;
 pub(super) type Position = u64;
 
 /// Words in the order of their tags, some of them free; the last one always is.
-#[derive(Default)]
-pub(super) struct Leaf {
-    pub(super) words: Box<[Word]>,
+pub(crate) struct Leaf<T: Item> {
+    pub(super) words: Box<[Word<T>]>,
     pub(super) len: u32,
+}
+
+impl<T: Item> Default for Leaf<T> {
+    fn default() -> Self {
+        Self { words: Box::default(), len: 0 }
+    }
 }
 
 /// The piece of a hash that a leaf on `level` is sorted by.
@@ -47,7 +51,7 @@ const fn home(tag: u16, capacity: usize) -> usize {
     (tag as usize * homes(capacity)) >> 16
 }
 
-impl Leaf {
+impl<T: Item> Leaf<T> {
     #[inline]
     pub(super) fn find(&self, tag: u16, key: &[u8]) -> Option<usize> {
         if self.words.is_empty() {
@@ -58,7 +62,7 @@ impl Leaf {
             if word.is_free() || word.tag() > tag {
                 return None;
             }
-            if word.tag() == tag && word.entry().key() == key {
+            if word.tag() == tag && word.item().key() == key {
                 return Some(from + offset);
             }
         }
@@ -67,7 +71,7 @@ impl Leaf {
 
     /// The first word that may hold a key with this hash: where `find` will look first.
     #[inline]
-    pub(super) fn candidate(&self, hash: u64, level: u32) -> Option<&Word> {
+    pub(super) fn candidate(&self, hash: u64, level: u32) -> Option<&Word<T>> {
         let tag = tag_at(hash, level);
         let from = if self.words.is_empty() { return None } else { home(tag, self.words.len()) };
         self.words[from..]
@@ -77,8 +81,8 @@ impl Leaf {
     }
 
     /// Puts a new entry in; its key must not be there.
-    pub(super) fn insert(&mut self, tag: u16, entry: Entry) {
-        let mut word = Word::new(tag, entry);
+    pub(super) fn insert(&mut self, tag: u16, item: T) {
+        let mut word = Word::new(tag, item);
         loop {
             match self.try_insert(word) {
                 Ok(()) => return,
@@ -88,7 +92,7 @@ impl Leaf {
         }
     }
 
-    pub(super) fn try_insert(&mut self, word: Word) -> Result<(), Word> {
+    pub(super) fn try_insert(&mut self, word: Word<T>) -> Result<(), Word<T>> {
         let capacity = self.words.len();
         if capacity == 0 || self.len as usize >= homes(capacity) - homes(capacity) / 10 {
             return Err(word);
@@ -104,14 +108,14 @@ impl Leaf {
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, at: usize) -> Entry {
+    pub(super) fn remove(&mut self, at: usize) -> T {
         let entry = self.take_at(at);
         self.shrink();
         entry
     }
 
     /// Takes an entry out and closes the gap; what stood behind it moves up to its place. Keeps the capacity.
-    pub(super) fn take_at(&mut self, at: usize) -> Entry {
+    pub(super) fn take_at(&mut self, at: usize) -> T {
         let capacity = self.words.len();
         let entry = self.words[at].take().expect("the caller found an entry here");
         let run = self.words[at + 1..]
@@ -133,14 +137,14 @@ impl Leaf {
     }
 
     /// Removes the entries with tags from `first` to `last` for which `keep` answers false.
-    pub(super) fn retain(&mut self, first: u16, last: u16, keep: &mut dyn FnMut(EntryMut<'_>) -> bool) {
+    pub(super) fn retain(&mut self, first: u16, last: u16, keep: &mut dyn FnMut(ItemMut<'_, T>) -> bool) {
         if self.words.is_empty() {
             return;
         }
         let mut at = home(first, self.words.len());
         while at < self.words.len() && (self.words[at].is_free() || self.words[at].tag() <= last) {
             let within = !self.words[at].is_free() && self.words[at].tag() >= first;
-            if within && !keep(self.words[at].entry_mut()) {
+            if within && !keep(self.words[at].item_mut()) {
                 drop(self.take_at(at));
             } else {
                 at += 1;
@@ -149,21 +153,19 @@ impl Leaf {
         self.shrink();
     }
 
-    /// Frees up to `budget` entries; returns their bytes. The leaf is no table any more: free it to the end.
-    pub(super) fn free_some(&mut self, budget: &mut usize) -> u64 {
-        let mut bytes = 0;
+    /// Hands up to `budget` items to `free`. The leaf is no table any more: free it to the end.
+    pub(super) fn free_some(&mut self, budget: &mut usize, free: &mut dyn FnMut(T)) {
         for word in self.words.iter_mut().filter(|word| !word.is_free()) {
             if *budget == 0 {
-                return bytes;
+                return;
             }
-            if let Some(entry) = word.take() {
-                bytes += entry.size() as u64;
+            if let Some(item) = word.take() {
+                free(item);
                 self.len -= 1;
                 *budget -= 1;
             }
         }
         *self = Self::default();
-        bytes
     }
 
     /// Moves all words into an array of at least `capacity` words.
@@ -171,13 +173,13 @@ impl Leaf {
         let mut capacity = capacity_for(capacity.max(4));
         let mut words = std::mem::take(&mut self.words);
         'larger: loop {
-            let mut target: Box<[Word]> = std::iter::repeat_with(|| Word::FREE).take(capacity).collect();
+            let mut target: Box<[Word<T>]> = std::iter::repeat_with(|| Word::FREE).take(capacity).collect();
             let mut next = 0;
             for word in words.iter_mut().filter(|word| !word.is_free()) {
                 let at = next.max(home(word.tag(), capacity));
                 if at + 1 >= capacity {
                     // Too tight at the end: take what was moved back, in order, and try the next size.
-                    let moved: Vec<Word> = target.into_iter().filter(|word| !word.is_free()).collect();
+                    let moved: Vec<Word<T>> = target.into_iter().filter(|word| !word.is_free()).collect();
                     words =
                         moved.into_iter().chain(words.into_iter().filter(|word| !word.is_free())).collect();
                     capacity = capacity_for(capacity + 1);
@@ -191,16 +193,16 @@ impl Leaf {
         }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Word> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Word<T>> {
         self.words.iter().filter(|word| !word.is_free())
     }
 
-    pub(super) fn walk(
-        &self,
+    pub(super) fn walk<'a>(
+        &'a self,
         from: Position,
         level: u32,
         prefix: u64,
-        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+        visit: &mut dyn FnMut(ItemRef<'a, T>) -> bool,
     ) -> Option<Position> {
         let shift = 48 - LEVEL_BITS * level;
         let first = tag_at(from, level);
@@ -210,7 +212,7 @@ impl Leaf {
             if !go_on && stopped_at != Some(word.tag()) {
                 return Some(prefix | u64::from(word.tag()) << shift);
             }
-            go_on &= visit(word.entry());
+            go_on &= visit(word.item());
             stopped_at = Some(word.tag());
         }
         if go_on {
@@ -222,7 +224,7 @@ impl Leaf {
     }
 
     /// An entry by its number in hash order.
-    pub(super) fn nth(&self, nth: usize) -> Option<EntryRef<'_>> {
-        self.entries().nth(nth).map(Word::entry)
+    pub(super) fn nth(&self, nth: usize) -> Option<ItemRef<'_, T>> {
+        self.entries().nth(nth).map(Word::item)
     }
 }

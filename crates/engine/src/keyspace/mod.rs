@@ -19,10 +19,11 @@ mod word;
 
 pub use access::{Access, AccessPolicy, Lfu};
 pub(crate) use db::WARM_MAX;
-pub use db::{DbStats, ScanPosition};
+pub use db::{DbStats, Edit, ScanPosition};
 pub use entry::{Entry, NewValue, StringForm};
-pub use value::{Detached, Value};
-pub use word::EntryMut;
+pub(crate) use table::{Found, Node};
+pub use value::{Detached, Value, ValueRef};
+pub use word::{EntryMut, Item, ItemRef};
 
 use crate::memory::DbMemory;
 use crate::slot::{Slot, slot_of};
@@ -74,6 +75,8 @@ pub struct Keyspace {
     dbs: Vec<Db>,
     garbage: Garbage,
     hasher: KeyHasher,
+    /// Where small collections are changed.
+    scratch: Vec<u8>,
     /// The database at which expiry goes on.
     expire_next: usize,
     /// Whether keys are removed when their time has come, and not only when somebody looks for them.
@@ -93,6 +96,7 @@ impl Keyspace {
             dbs: (0..databases).map(|_| Db::default()).collect(),
             garbage: Garbage::default(),
             hasher,
+            scratch: Vec::new(),
             expire_next: 0,
             expires_actively: true,
             access: AccessPolicy::default(),
@@ -179,6 +183,24 @@ impl Keyspace {
         self.dbs[db].set_form(key, form);
     }
 
+    /// Changes the value of a key by `change`, which must leave its type as it is, if `is_right` says so of the present one. It
+    /// is an access unless the client wants none. A collection that is empty then is removed with its key.
+    #[inline]
+    pub fn edit<T, F: FnOnce(&mut Value) -> T>(
+        &mut self,
+        db: usize,
+        key: Key<'_>,
+        now: Millis,
+        is_right: impl FnOnce(ValueRef<'_>) -> bool,
+        change: F,
+    ) -> Edit<T, F> {
+        let Self { dbs, access, scratch, no_touch, expired, .. } = self;
+        let access = (!*no_touch).then_some(access);
+        let (edit, gone) = dbs[db].edit(key, now, access, scratch, is_right, change);
+        *expired += u64::from(gone);
+        edit
+    }
+
     /// Changes a string in place; the key must be there. Returns its new length.
     pub fn edit_string(
         &mut self,
@@ -189,9 +211,14 @@ impl Keyspace {
         self.dbs[db].edit_string(key, change)
     }
 
-    /// Removes a key; true if it was there and had not expired.
+    /// Removes a key; true if it was there and had not expired. A large value is freed by and by.
     pub fn remove(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
-        self.take(db, key, now).is_some()
+        let taken = self.take(db, key, now);
+        let found = taken.is_some();
+        if let Some(mut entry) = taken {
+            self.garbage.push_value(entry.take_large());
+        }
+        found
     }
 
     /// Removes a key and returns its value and deadline, if it was there and had not expired.
@@ -275,8 +302,13 @@ impl Keyspace {
         self.dbs.swap(a, b);
     }
 
-    /// Frees about `budget` entries of flushed databases; true while more are left.
+    /// Frees about `budget` entries of flushed databases, or elements of large values; true while more are left.
     pub fn free_some(&mut self, budget: usize) -> bool {
+        for db in &mut self.dbs {
+            for value in db.counts.large.drain(..) {
+                self.garbage.push_value(Some(value));
+            }
+        }
         self.garbage.free_some(budget)
     }
 

@@ -1,13 +1,12 @@
-//! The table of one hash slot: entries in the order of their hashes.
+//! The table of one hash slot, or of a large collection: items in the order of their hashes.
 //!
 //! A leaf ([`Leaf`]) holds entries in the order of 16 bits of their hashes. One that outgrows its limit
 //! ([`leaf_len_max`]) becomes a branch of 256 nodes by the next eight bits, as in a hash trie, so that no resize, however
 //! many keys share one hash tag, is longer than one leaf. The order is that of the whole hash at every size, hence a
 //! scan that remembers a position in it misses nothing whatever happens in between.
 
-use super::entry::Entry;
 use super::leaf::{LEVEL_BITS, Leaf, Position, tag_at};
-use super::word::{EntryMut, EntryRef, Word};
+use super::word::{Item, ItemMut, ItemRef, Word};
 
 /// Entries that every leaf holds before it is split, and up to twice as many more. A split reads every key once, which takes
 /// up to a millisecond.
@@ -17,12 +16,12 @@ const FANOUT: usize = 256;
 const LEVEL_MAX: u32 = 4;
 
 /// One node of a slot's table.
-pub(super) enum Node {
-    Leaf(Leaf),
+pub(crate) enum Node<T: Item> {
+    Leaf(Leaf<T>),
     Branch(Box<[Self; FANOUT]>),
 }
 
-impl Default for Node {
+impl<T: Item> Default for Node<T> {
     fn default() -> Self {
         Self::Leaf(Leaf::default())
     }
@@ -42,33 +41,46 @@ const fn leaf_len_max(salt: u16, hash: u64, level: u32) -> usize {
 }
 
 /// What [`Node::find_unless`] found.
-pub(super) enum Found<'a> {
+pub(crate) enum Found<'a, T: Item> {
     /// No such key.
     Nothing,
     /// An entry that was to go: it has been taken out.
-    Gone(Entry),
+    Gone(T),
     /// An entry that stays.
-    Entry(EntryMut<'a>),
+    Entry(ItemMut<'a, T>),
 }
 
-impl Node {
+impl<T: Item> Node<T> {
     /// The entry of `key`, whose hash is `hash`.
     #[inline]
-    pub(super) fn find(&mut self, hash: u64, key: &[u8]) -> Option<EntryMut<'_>> {
+    pub(crate) fn find(&mut self, hash: u64, key: &[u8]) -> Option<ItemMut<'_, T>> {
         let (leaf, level) = self.leaf_mut(hash);
         let at = leaf.find(tag_at(hash, level), key)?;
-        Some(leaf.words[at].entry_mut())
+        Some(leaf.words[at].item_mut())
+    }
+
+    /// The item of `key`, for reading.
+    #[inline]
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<ItemRef<'_, T>> {
+        let (leaf, level) = self.leaf(hash);
+        Some(leaf.words[leaf.find(tag_at(hash, level), key)?].item())
+    }
+
+    /// One of the items in the leaf that `hash` leads to; `None` if it has none.
+    pub(crate) fn random(&self, hash: u64, within: u64) -> Option<ItemRef<'_, T>> {
+        let (leaf, _) = self.leaf(hash);
+        leaf.nth(within.checked_rem(u64::from(leaf.len))? as usize)
     }
 
     /// Bytes of the leaf that a hash leads to, by entry in it.
-    pub(super) fn leaf_share(&self, hash: u64) -> usize {
+    pub(crate) fn leaf_share(&self, hash: u64) -> usize {
         let (leaf, _) = self.leaf(hash);
-        (leaf.words.len() * size_of::<Word>()).checked_div(leaf.len as usize).unwrap_or(0)
+        (leaf.words.len() * size_of::<Word<T>>()).checked_div(leaf.len as usize).unwrap_or(0)
     }
 
     /// The leaf that a hash leads to.
     #[inline]
-    pub(super) fn leaf(&self, hash: u64) -> (&Leaf, u32) {
+    pub(crate) fn leaf(&self, hash: u64) -> (&Leaf<T>, u32) {
         let (mut node, mut level) = (self, 0);
         loop {
             match node {
@@ -81,22 +93,22 @@ impl Node {
 
     /// The entry of `key`, which is removed instead if `gone` says so.
     #[inline]
-    pub(super) fn find_unless(
+    pub(crate) fn find_unless(
         &mut self,
         hash: u64,
         key: &[u8],
-        gone: impl FnOnce(&Entry) -> bool,
-    ) -> Found<'_> {
+        gone: impl FnOnce(&T) -> bool,
+    ) -> Found<'_, T> {
         let (leaf, level) = self.leaf_mut(hash);
         let Some(at) = leaf.find(tag_at(hash, level), key) else { return Found::Nothing };
-        if gone(&leaf.words[at].entry()) {
+        if gone(&leaf.words[at].item()) {
             return Found::Gone(leaf.remove(at));
         }
-        Found::Entry(leaf.words[at].entry_mut())
+        Found::Entry(leaf.words[at].item_mut())
     }
 
     #[inline]
-    fn leaf_mut(&mut self, hash: u64) -> (&mut Leaf, u32) {
+    fn leaf_mut(&mut self, hash: u64) -> (&mut Leaf<T>, u32) {
         let (mut node, mut level) = (self, 0);
         loop {
             match node {
@@ -109,14 +121,14 @@ impl Node {
 
     /// Puts a new entry in; its key must not be there. `hash_of` is asked for the other keys' hashes on a split; `salt` is
     /// always the same for this table, and another one for others.
-    pub(super) fn insert(&mut self, hash: u64, entry: Entry, salt: u16, hash_of: impl Fn(&[u8]) -> u64) {
+    pub(crate) fn insert(&mut self, hash: u64, item: T, salt: u16, hash_of: impl Fn(&[u8]) -> u64) {
         let (mut node, mut level) = (self, 0);
         while let Self::Branch(children) = node {
             node = &mut children[child_at(hash, level)];
             level += 1;
         }
         let Self::Leaf(leaf) = node else { return };
-        leaf.insert(tag_at(hash, level), entry);
+        leaf.insert(tag_at(hash, level), item);
         let len = leaf.len as usize;
         if len > LEAF_LEN_MIN && level < LEVEL_MAX && len > leaf_len_max(salt, hash, level) {
             let mut children: Box<[Self; FANOUT]> = Box::new(std::array::from_fn(|_| Self::default()));
@@ -130,14 +142,14 @@ impl Node {
     }
 
     /// Takes the entry of `key` out.
-    pub(super) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<Entry> {
+    pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<T> {
         let (leaf, level) = self.leaf_mut(hash);
         let at = leaf.find(tag_at(hash, level), key)?;
         Some(leaf.remove(at))
     }
 
     /// Entries in it, walking branches.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.len as usize,
             Self::Branch(children) => children.iter().map(Self::len).sum(),
@@ -145,14 +157,14 @@ impl Node {
     }
 
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Leaf(leaf) if leaf.len == 0)
     }
 
     /// Bytes of the tables themselves.
-    pub(super) fn table_bytes(&self) -> usize {
+    pub(crate) fn table_bytes(&self) -> usize {
         match self {
-            Self::Leaf(leaf) => leaf.words.len() * size_of::<Word>(),
+            Self::Leaf(leaf) => leaf.words.len() * size_of::<Word<T>>(),
             Self::Branch(children) => {
                 size_of::<[Self; FANOUT]>() + children.iter().map(Self::table_bytes).sum::<usize>()
             }
@@ -161,21 +173,21 @@ impl Node {
 
     /// Calls `visit` for entries in the order of their hashes from `from` on. Stops, when `visit` has answered false, at the
     /// next position that lies between two different hashes; returns it, or `None` at the end.
-    pub(super) fn walk(
-        &self,
+    pub(crate) fn walk<'a>(
+        &'a self,
         from: Position,
-        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+        visit: &mut dyn FnMut(ItemRef<'a, T>) -> bool,
     ) -> Option<Position> {
         self.walk_level(from, 0, 0, visit)
     }
 
     /// `prefix` holds the hash bits of the levels above.
-    fn walk_level(
-        &self,
+    fn walk_level<'a>(
+        &'a self,
         from: Position,
         level: u32,
         prefix: u64,
-        visit: &mut dyn FnMut(EntryRef<'_>) -> bool,
+        visit: &mut dyn FnMut(ItemRef<'a, T>) -> bool,
     ) -> Option<Position> {
         match self {
             Self::Leaf(leaf) => leaf.walk(from, level, prefix, visit),
@@ -195,7 +207,7 @@ impl Node {
 
     /// Removes the entries with hashes between `first` and `last` for which `keep` answers false. `keep` may also see entries
     /// with other hashes, those that share a tag with the bounds.
-    pub(super) fn retain(&mut self, first: u64, last: u64, keep: &mut dyn FnMut(EntryMut<'_>) -> bool) {
+    pub(crate) fn retain(&mut self, first: u64, last: u64, keep: &mut dyn FnMut(ItemMut<'_, T>) -> bool) {
         self.retain_level(first, last, 0, keep);
     }
 
@@ -204,7 +216,7 @@ impl Node {
         first: u64,
         last: u64,
         level: u32,
-        keep: &mut dyn FnMut(EntryMut<'_>) -> bool,
+        keep: &mut dyn FnMut(ItemMut<'_, T>) -> bool,
     ) {
         match self {
             Self::Leaf(leaf) => leaf.retain(tag_at(first, level), tag_at(last, level), keep),
@@ -219,17 +231,17 @@ impl Node {
         }
     }
 
-    /// Frees up to `budget` entries and adds their bytes to `bytes`; true when nothing is left. A node that has been
+    /// Hands up to `budget` items to `free`; true when nothing is left. A node that has been
     /// begun with is no table any more.
-    pub(super) fn free_some(&mut self, budget: &mut usize, bytes: &mut u64) -> bool {
+    pub(crate) fn free_some(&mut self, budget: &mut usize, free: &mut dyn FnMut(T)) -> bool {
         match self {
             Self::Leaf(leaf) => {
-                *bytes += leaf.free_some(budget);
+                leaf.free_some(budget, free);
                 leaf.len == 0
             }
             Self::Branch(children) => {
                 for child in children.iter_mut().filter(|child| !child.is_empty()) {
-                    if !child.free_some(budget, bytes) {
+                    if !child.free_some(budget, free) {
                         return false;
                     }
                 }
@@ -240,9 +252,9 @@ impl Node {
     }
 }
 
-impl Node {
+impl<T: Item> Node<T> {
     /// An entry by its number in hash order; `None` where there are fewer.
-    pub(super) fn nth(&self, mut nth: usize) -> Option<EntryRef<'_>> {
+    pub(crate) fn nth(&self, mut nth: usize) -> Option<ItemRef<'_, T>> {
         match self {
             Self::Leaf(leaf) => leaf.nth(nth),
             Self::Branch(children) => children.iter().find_map(|child| {
@@ -259,7 +271,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::super::entry::NewValue;
+    use super::super::entry::{Entry, NewValue};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -281,7 +293,7 @@ mod tests {
             ops in prop::collection::vec((any::<bool>(), 0..60u8), 0..300), bits in 1..64u32
         ) {
             let squeeze = |key: &[u8]| hash(key) & (u64::MAX << (64 - bits));
-            let (mut node, mut model) = (Node::default(), BTreeMap::new());
+            let (mut node, mut model) = (Node::<Entry>::default(), BTreeMap::new());
             for (add, key) in ops {
                 let key = [b'k', key];
                 if add && node.find(squeeze(&key), &key).is_none() {
@@ -300,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_walk_in_steps_returns_every_key_once_also_across_splits() {
-        let mut node = Node::default();
+        let mut node = Node::<Entry>::default();
         let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
         for key in &keys {
             node.insert(hash(key), entry(key), 0, hash);
@@ -325,7 +337,7 @@ mod tests {
     fn retain_looks_at_a_range_of_hashes_on_every_level() {
         // All keys share the first 14 bits of their hash, so that leaves of three levels are looked at.
         let hash_of = |key: &[u8]| hash(key) >> 14;
-        let mut node = Node::default();
+        let mut node = Node::<Entry>::default();
         let keys: Vec<Vec<u8>> = (0..30_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
         for key in &keys {
             node.insert(hash_of(key), entry(key), 0, hash_of);
@@ -365,7 +377,7 @@ mod tests {
 
     #[test]
     fn tables_cost_about_ten_bytes_a_key_at_every_size() {
-        let mut node = Node::default();
+        let mut node = Node::<Entry>::default();
         for key in 0..8000u32 {
             node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), 0, hash);
             if key >= 100 {
@@ -377,7 +389,7 @@ mod tests {
 
     #[test]
     fn deleting_shrinks_and_freeing_is_bounded() {
-        let mut node = Node::default();
+        let mut node = Node::<Entry>::default();
         for key in 0..20_000u32 {
             node.insert(hash(&key.to_le_bytes()), entry(&key.to_le_bytes()), 0, hash);
         }
@@ -386,11 +398,11 @@ mod tests {
             assert!(node.remove(hash(&key.to_le_bytes()), &key.to_le_bytes()).is_some());
         }
         assert!(node.table_bytes() < full / 4, "{} of {full}", node.table_bytes());
-        let (mut steps, mut bytes) = (1, 0);
-        while !node.free_some(&mut 100, &mut bytes) {
+        let (mut steps, mut freed) = (1, 0);
+        while !node.free_some(&mut 100, &mut |entry| freed += entry.size()) {
             steps += 1;
         }
-        assert_eq!((steps, bytes), (10, 1000 * entry(&[0; 4]).size() as u64));
+        assert_eq!((steps, freed), (10, 1000 * entry(&[0; 4]).size()));
         assert!(node.is_empty());
         assert_eq!(node.table_bytes(), 0);
     }

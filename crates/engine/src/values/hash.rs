@@ -1,0 +1,68 @@
+//! Hashes: fields with values.
+
+use super::pack::{Pack, PackRef};
+
+/// Fields and their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hash {
+    /// Few and short ones: field, value, field, value, …
+    Pack(Pack),
+}
+
+/// The same, for reading.
+#[derive(Clone, Copy, Debug)]
+pub enum HashRef<'a> {
+    /// Few and short ones: field, value, field, value, …
+    Pack(PackRef<'a>),
+}
+
+impl Default for Hash {
+    fn default() -> Self {
+        Self::Pack(Pack::default())
+    }
+}
+
+impl Hash {
+    /// For reading.
+    #[inline]
+    pub fn as_ref(&self) -> HashRef<'_> {
+        let Self::Pack(pack) = self;
+        HashRef::Pack(pack.as_ref())
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let Self::Pack(pack) = self;
+        pack.heap_bytes()
+    }
+
+    /// Whether freeing it at once may take long.
+    pub const fn is_large(&self) -> bool {
+        false
+    }
+
+    /// Removes elements for the sake of their memory, each for one of `budget`; true when none is left.
+    pub fn free_some(&mut self, budget: &mut usize) -> bool {
+        *budget = budget.saturating_sub(1);
+        *self = Self::default();
+        true
+    }
+}
+
+impl HashRef<'_> {
+    /// How many fields it has.
+    pub fn len(self) -> usize {
+        let Self::Pack(pack) = self;
+        pack.len() / 2
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// What OBJECT ENCODING says.
+    pub const fn encoding(self) -> &'static str {
+        "listpack"
+    }
+}

@@ -1,0 +1,23 @@
+//! The values of collections: compact while they are small, and what grows when they are not.
+//!
+//! Every type has an owned form (`Hash`) that its commands change, and a borrowed one (`HashRef`) that they read; both are a
+//! [`Pack`] or a sorted array while the collection is small, which then lies in its key's own allocation. Nothing here knows
+//! keys, commands, time or other shards.
+
+mod blob;
+mod hash;
+mod ints;
+mod list;
+mod pack;
+mod set;
+mod sorted_set;
+mod table;
+
+pub use blob::Blob;
+pub use hash::{Hash, HashRef};
+pub use ints::{Ints, IntsRef};
+pub use list::{List, ListRef};
+pub use pack::{Element, PACK_LEN_MAX, Pack, PackRef};
+pub use set::{Set, SetRef};
+pub use sorted_set::{SortedSet, SortedSetRef};
+pub use table::{BlobItem, Member, Pair, Scored, Table, score_of, value_of};

@@ -1,0 +1,476 @@
+//! A sequence of short byte strings and integers in one piece of memory, which can be walked from both ends.
+//!
+//! ```text
+//!  ┌─────────┬───────────┬───────────┬───
+//!  │ count   │ element   │ element   │ …     count  elements, u16 little-endian
+//!  └─────────┴───────────┴───────────┴───
+//!  element = head, payload, length of both: one byte, or four little-endian ones and 0xff
+//!  head    0x00..0x80  the integer itself
+//!          0x80..0xc0  a string of 0..63 bytes
+//!          0xc0..0xc4  an integer of 2, 3, 4 or 8 bytes, little-endian
+//!          0xc4, 0xc5  a string whose length follows in 2 or 4 bytes
+//!          0xc6        a double of 8 bytes
+//! ```
+//!
+//! After the idea of Redis's listpack. A string that reads as an integer in Redis's strict form is kept as one. Elements are
+//! addressed by their offset; an insertion or removal before one moves it.
+
+use crate::args::parse_int;
+use std::borrow::Cow;
+
+const COUNT_LEN: usize = 2;
+const SHORT_STRING: u8 = 0x80;
+const INT16: u8 = 0xC0;
+const INT24: u8 = 0xC1;
+const INT32: u8 = 0xC2;
+const INT64: u8 = 0xC3;
+const STRING16: u8 = 0xC4;
+const STRING32: u8 = 0xC5;
+const DOUBLE: u8 = 0xC6;
+/// Lengths below this take one byte behind the element.
+const LONG_TAIL: usize = 0xFF;
+/// A pack holds no more elements than its count can say.
+pub const PACK_LEN_MAX: usize = u16::MAX as usize;
+
+/// One element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Element<'a> {
+    /// A string that does not read as an integer.
+    Bytes(&'a [u8]),
+    /// An integer; its text is the decimal form.
+    Int(i64),
+    /// A double, such as a score.
+    Double(f64),
+}
+
+impl<'a> Element<'a> {
+    /// What `text` is kept as.
+    pub fn of(text: &'a [u8]) -> Self {
+        parse_int(text).map_or(Self::Bytes(text), Self::Int)
+    }
+
+    /// Its text. Of a double, Rust's shortest form.
+    pub fn text(self) -> Cow<'a, [u8]> {
+        match self {
+            Self::Bytes(bytes) => Cow::Borrowed(bytes),
+            Self::Int(int) => Cow::Owned(itoa(int)),
+            Self::Double(double) => Cow::Owned(double.to_string().into_bytes()),
+        }
+    }
+
+    /// Length of its text in bytes.
+    pub fn text_len(self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            other => other.text().len(),
+        }
+    }
+
+    /// As a number; `None` for a string.
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::Int(int) => Some(int as f64),
+            Self::Double(double) => Some(double),
+        }
+    }
+}
+
+fn itoa(int: i64) -> Vec<u8> {
+    int.to_string().into_bytes()
+}
+
+/// An owned pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pack(Vec<u8>);
+
+/// A borrowed pack.
+#[derive(Clone, Copy, Debug)]
+pub struct PackRef<'a>(&'a [u8]);
+
+impl Default for Pack {
+    fn default() -> Self {
+        Self(vec![0; COUNT_LEN])
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]) as usize
+}
+
+/// Length of head and payload of the element at `at`.
+#[inline]
+fn body_len(bytes: &[u8], at: usize) -> usize {
+    match bytes[at] {
+        0..SHORT_STRING => 1,
+        head @ SHORT_STRING..INT16 => 1 + usize::from(head - SHORT_STRING),
+        INT16 => 3,
+        INT24 => 4,
+        INT32 => 5,
+        STRING16 => 3 + u16_at(bytes, at + 1),
+        STRING32 => 5 + u32_at(bytes, at + 1),
+        _ => 9,
+    }
+}
+
+const fn tail_len(body: usize) -> usize {
+    if body < LONG_TAIL { 1 } else { 5 }
+}
+
+/// Writes an element with its tail.
+fn encode(element: Element<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    match element {
+        Element::Int(int @ 0..0x80) => out.push(int as u8),
+        Element::Int(int) => encode_int(int, out),
+        Element::Double(double) => {
+            out.push(DOUBLE);
+            out.extend_from_slice(&double.to_le_bytes());
+        }
+        Element::Bytes(bytes) => {
+            match bytes.len() {
+                len @ 0..64 => out.push(SHORT_STRING + len as u8),
+                len @ 64..0x1_0000 => {
+                    out.push(STRING16);
+                    out.extend_from_slice(&(len as u16).to_le_bytes());
+                }
+                len => {
+                    out.push(STRING32);
+                    out.extend_from_slice(&(len as u32).to_le_bytes());
+                }
+            }
+            out.extend_from_slice(bytes);
+        }
+    }
+    let body = out.len() - start;
+    if body < LONG_TAIL {
+        out.push(body as u8);
+    } else {
+        out.extend_from_slice(&(body as u32).to_le_bytes());
+        out.push(LONG_TAIL as u8);
+    }
+}
+
+fn encode_int(int: i64, out: &mut Vec<u8>) {
+    let bytes = int.to_le_bytes();
+    let (head, len) = match int {
+        -0x8000..0x8000 => (INT16, 2),
+        -0x80_0000..0x80_0000 => (INT24, 3),
+        -0x8000_0000..0x8000_0000 => (INT32, 4),
+        _ => (INT64, 8),
+    };
+    out.push(head);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+impl<'a> PackRef<'a> {
+    /// A pack's bytes, as [`Pack::into_bytes`] or [`PackRef::bytes`] gave them.
+    pub const fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// All its bytes.
+    pub const fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// How many elements it has.
+    #[inline]
+    pub fn len(self) -> usize {
+        u16_at(self.0, 0)
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where the first element is; `None` in an empty pack.
+    pub const fn first(self) -> Option<usize> {
+        if self.0.len() > COUNT_LEN { Some(COUNT_LEN) } else { None }
+    }
+
+    /// Where the last element is.
+    pub fn last(self) -> Option<usize> {
+        self.before(self.0.len())
+    }
+
+    /// Where the element behind the one at `at` is.
+    #[inline]
+    pub fn next(self, at: usize) -> Option<usize> {
+        let next = self.end_of(at);
+        (next < self.0.len()).then_some(next)
+    }
+
+    /// Where the element before the one at `at` is.
+    pub fn prev(self, at: usize) -> Option<usize> {
+        self.before(at)
+    }
+
+    fn before(self, at: usize) -> Option<usize> {
+        if at <= COUNT_LEN {
+            return None;
+        }
+        let body = match self.0[at - 1] {
+            0xFF => u32_at(self.0, at - 5),
+            short => usize::from(short),
+        };
+        Some(at - tail_len(body) - body)
+    }
+
+    /// The offset behind the element at `at`.
+    #[inline]
+    fn end_of(self, at: usize) -> usize {
+        let body = body_len(self.0, at);
+        at + body + tail_len(body)
+    }
+
+    /// The element at `at`.
+    #[inline]
+    pub fn get(self, at: usize) -> Element<'a> {
+        let bytes = self.0;
+        let int = |len: usize| {
+            let mut word = [0; 8];
+            word[8 - len..].copy_from_slice(&bytes[at + 1..=at + len]);
+            // The sign comes down with the shift.
+            i64::from_le_bytes(word) >> (64 - 8 * len)
+        };
+        match bytes[at] {
+            small @ 0..SHORT_STRING => Element::Int(small.into()),
+            INT16 => Element::Int(int(2)),
+            INT24 => Element::Int(int(3)),
+            INT32 => Element::Int(int(4)),
+            INT64 => Element::Int(int(8)),
+            DOUBLE => Element::Double(f64::from_bits(int(8) as u64)),
+            head => {
+                let start = match head {
+                    STRING16 => 3,
+                    STRING32 => 5,
+                    _ => 1,
+                };
+                Element::Bytes(&bytes[at + start..at + body_len(bytes, at)])
+            }
+        }
+    }
+
+    /// Where element number `idx` is, counted from the nearer end.
+    pub fn nth(self, idx: usize) -> Option<usize> {
+        let len = self.len();
+        if idx >= len {
+            return None;
+        }
+        if idx < len / 2 {
+            let mut at = self.first()?;
+            for _ in 0..idx {
+                at = self.next(at)?;
+            }
+            return Some(at);
+        }
+        let mut at = self.last()?;
+        for _ in idx + 1..len {
+            at = self.prev(at)?;
+        }
+        Some(at)
+    }
+
+    /// The elements in order.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = Element<'a>> + Clone {
+        Iter { pack: self, front: COUNT_LEN, back: self.0.len() }
+    }
+
+    /// Where the first element with this text is among those with numbers 0, `stride`, 2 × `stride`, …
+    #[inline]
+    pub fn find(self, text: &[u8], stride: usize) -> Option<usize> {
+        let wanted = Element::of(text);
+        let mut at = self.first()?;
+        loop {
+            if self.get(at) == wanted {
+                return Some(at);
+            }
+            for _ in 0..stride {
+                at = self.next(at)?;
+            }
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Iter<'a> {
+    pack: PackRef<'a>,
+    front: usize,
+    back: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Element<'a>;
+    fn next(&mut self) -> Option<Element<'a>> {
+        if self.front >= self.back {
+            return None;
+        }
+        let element = self.pack.get(self.front);
+        self.front = self.pack.end_of(self.front);
+        Some(element)
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front >= self.back {
+            return None;
+        }
+        self.back = self.pack.before(self.back)?;
+        Some(self.pack.get(self.back))
+    }
+}
+
+impl Pack {
+    /// From bytes that [`Self::into_bytes`] or [`PackRef::bytes`] gave.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        debug_assert!(bytes.len() >= COUNT_LEN);
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// For reading.
+    #[inline]
+    pub fn as_ref(&self) -> PackRef<'_> {
+        PackRef(&self.0)
+    }
+
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Whether another element of so many bytes fits within a limit on elements and bytes.
+    pub fn has_room(&self, more: usize) -> bool {
+        self.as_ref().len() + more <= PACK_LEN_MAX
+    }
+
+    fn add_to_count(&mut self, change: isize) {
+        let count = self.as_ref().len().saturating_add_signed(change);
+        self.0[..COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
+    }
+
+    /// Adds an element at the end. The pack must have room.
+    pub fn push_back(&mut self, element: Element<'_>) {
+        encode(element, &mut self.0);
+        self.add_to_count(1);
+    }
+
+    /// Adds an element at the front.
+    pub fn push_front(&mut self, element: Element<'_>) {
+        self.insert(COUNT_LEN, element);
+    }
+
+    /// Adds an element before the one at `at`; at the end for the length of the bytes. Returns where the next one is then.
+    pub fn insert(&mut self, at: usize, element: Element<'_>) -> usize {
+        let mut encoded = Vec::with_capacity(24);
+        encode(element, &mut encoded);
+        self.0.splice(at..at, encoded.iter().copied());
+        self.add_to_count(1);
+        at + encoded.len()
+    }
+
+    /// Puts another element in the place of the one at `at`.
+    pub fn replace(&mut self, at: usize, element: Element<'_>) {
+        let end = self.as_ref().end_of(at);
+        let mut encoded = Vec::with_capacity(24);
+        encode(element, &mut encoded);
+        if encoded.len() == end - at {
+            self.0[at..end].copy_from_slice(&encoded);
+        } else {
+            self.0.splice(at..end, encoded);
+        }
+    }
+
+    /// Removes `count` elements from the one at `at` on; `at` is then the element that followed.
+    pub fn remove(&mut self, at: usize, count: usize) {
+        let (mut end, mut removed) = (at, 0);
+        while removed < count && end < self.0.len() {
+            end = self.as_ref().end_of(end);
+            removed += 1;
+        }
+        self.0.drain(at..end);
+        self.add_to_count(-(removed as isize));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(pack: &Pack) -> Vec<Vec<u8>> {
+        pack.as_ref().iter().map(|element| element.text().into_owned()).collect()
+    }
+
+    fn element() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            any::<i64>().prop_map(itoa),
+            (-300..70_000i64).prop_map(itoa),
+            (-9_000_000..9_000_000i64).prop_map(itoa),
+            prop::collection::vec(any::<u8>(), 0..70),
+            (240..270usize).prop_map(|len| vec![b'x'; len]),
+            Just(vec![b'y'; 70_000]),
+            Just(b"007".to_vec()),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_vector(
+            ops in prop::collection::vec((0..5u8, any::<prop::sample::Index>(), element()), 0..40)
+        ) {
+            let (mut pack, mut model) = (Pack::default(), Vec::<Vec<u8>>::new());
+            for (op, place, text) in ops {
+                let idx = place.index(model.len() + 1);
+                let at = pack.as_ref().nth(idx);
+                prop_assert_eq!(at.is_some(), idx < model.len());
+                match (op, at) {
+                    (0, _) => { pack.push_back(Element::of(&text)); model.push(text); }
+                    (1, _) => { pack.push_front(Element::of(&text)); model.insert(0, text); }
+                    (2, Some(at)) => { pack.insert(at, Element::of(&text)); model.insert(idx, text); }
+                    (3, Some(at)) => { pack.replace(at, Element::of(&text)); model[idx] = text; }
+                    (_, Some(at)) => {
+                        pack.remove(at, 2);
+                        model.drain(idx..(idx + 2).min(model.len()));
+                    }
+                    (_, None) => {}
+                }
+                prop_assert_eq!(pack.as_ref().len(), model.len());
+                prop_assert_eq!(&texts(&pack), &model);
+                let backwards: Vec<_> = pack.as_ref().iter().rev().map(|e| e.text().into_owned()).collect();
+                prop_assert!(backwards.iter().eq(model.iter().rev()));
+                for text in &model {
+                    let at = pack.as_ref().find(text, 1).unwrap();
+                    prop_assert_eq!(&*pack.as_ref().get(at).text(), &text[..]);
+                }
+            }
+            let again = Pack::from_bytes(pack.clone().into_bytes());
+            prop_assert_eq!(again, pack);
+        }
+    }
+
+    #[test]
+    fn doubles_and_strides() {
+        let mut pack = Pack::default();
+        for (member, score) in [("a", 1.5), ("b", -0.0), ("1", f64::INFINITY)] {
+            pack.push_back(Element::of(member.as_bytes()));
+            pack.push_back(Element::Double(score));
+        }
+        let at = pack.as_ref().find(b"1", 2).unwrap();
+        let score = pack.as_ref().next(at).unwrap();
+        assert_eq!(pack.as_ref().get(score).as_f64(), Some(f64::INFINITY));
+        assert_eq!(pack.as_ref().find(b"c", 2), None);
+        assert_eq!(pack.as_ref().len(), 6);
+    }
+}
