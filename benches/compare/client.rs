@@ -89,6 +89,33 @@ impl Client {
         if reply == "+OK" { Ok(()) } else { bail!("SET of {length} bytes was answered with {reply:?}") }
     }
 
+    /// Sends commands whose words are separated by single spaces, many at a time. What they answer does not matter unless it is an
+    /// error.
+    pub(crate) fn pipelined(&mut self, commands: impl Iterator<Item = String>) -> Result<()> {
+        let (mut request, mut sent) = (Vec::new(), 0);
+        let mut commands = commands.peekable();
+        while let Some(command) = commands.next() {
+            let words: Vec<&str> = command.split(' ').collect();
+            write!(request, "*{}\r\n", words.len())?;
+            for word in words {
+                write!(request, "${}\r\n{word}\r\n", word.len())?;
+            }
+            sent += 1;
+            if sent < FILL_BATCH && commands.peek().is_some() {
+                continue;
+            }
+            self.send(&request)?;
+            for _ in 0..std::mem::take(&mut sent) {
+                let reply = self.line()?;
+                if reply.starts_with('-') {
+                    bail!("a command while filling was answered with {reply:?}");
+                }
+            }
+            request.clear();
+        }
+        Ok(())
+    }
+
     /// Sets `key:000000000000` and the `count - 1` after it to values of `value_bytes`: the keys of redis-benchmark.
     /// With a TTL they expire in the next week, long after everything here has ended.
     pub(crate) fn fill(&mut self, count: u64, value_bytes: u64, ttl: bool) -> Result<()> {

@@ -25,9 +25,7 @@ pub(crate) fn command(load: &Load, requests: u64, pin: Pin) -> Vec<String> {
     if pin == Pin::Split {
         words.extend(["taskset", "-c", "1"].map(str::to_owned));
     }
-    words.extend(
-        ["redis-benchmark", "-h", "127.0.0.1", "-p", "PORT", "--csv", "-t", load.test].map(str::to_owned),
-    );
+    words.extend(["redis-benchmark", "-h", "127.0.0.1", "-p", "PORT", "--csv"].map(str::to_owned));
     let mut option = |name: &str, value: u64| words.extend([name.to_owned(), value.to_string()]);
     option("-n", requests);
     option("-c", load.clients);
@@ -38,6 +36,10 @@ pub(crate) fn command(load: &Load, requests: u64, pin: Pin) -> Vec<String> {
     if load.threads > 1 {
         option("--threads", load.threads);
     }
+    if !load.test.contains(' ') {
+        words.push("-t".to_owned());
+    }
+    words.extend(load.test.split(' ').map(str::to_owned));
     words
 }
 

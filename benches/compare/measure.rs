@@ -56,7 +56,7 @@ fn check_machine(workload: &Workload, options: &Options) -> Result<()> {
             loads.iter().map(|load| scaled_clients(load.clients, options)).max().unwrap_or(0)
         }
         Kind::IdleConnections(connections) => scaled_clients(connections, options),
-        Kind::BigSet(_) | Kind::Idle | Kind::Growth(_) | Kind::Memory(_) => 1,
+        Kind::BigSet(_) | Kind::Idle | Kind::Growth(_) | Kind::Memory(_) | Kind::Collections(..) => 1,
     };
     let descriptors = procfs::descriptors_max()?;
     if connections + DESCRIPTORS_SPARE > descriptors {
@@ -89,6 +89,9 @@ fn measure(
         Kind::BigSet(bytes) => fill::big_set(&mut bench, options.scaled(bytes, 4 << 20)),
         Kind::Idle => background::idle(&mut bench),
         Kind::Growth(keys) => fill::growth(&mut bench, scaled_keys(keys, options)),
+        Kind::Collections(count, elements) => {
+            fill::collections(&mut bench, (scaled_keys(count, options), elements), fleet, workload.pin)
+        }
         Kind::Memory(keys) => fill::memory(&mut bench, scaled_keys(keys, options), fleet, workload.pin),
     };
     result.with_context(|| format!("its last words: {:?}", bench.server.last_words()))
@@ -99,7 +102,7 @@ fn scaled_clients(clients: u64, options: &Options) -> u64 {
 }
 
 fn scaled_keys(keys: u64, options: &Options) -> u64 {
-    options.keys.unwrap_or_else(|| options.scaled(keys, 20_000))
+    options.keys.unwrap_or_else(|| options.scaled(keys, (keys / 100).min(20_000)))
 }
 
 /// A started server and the place for what is found out about it.

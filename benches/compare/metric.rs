@@ -14,6 +14,7 @@ pub(crate) enum Metric {
     FirstRequest,
     TurnMax,
     BytesPerKey,
+    BytesPerElement,
 }
 
 impl Metric {
@@ -31,6 +32,7 @@ impl Metric {
             Self::FirstRequest => "first_request_us",
             Self::TurnMax => "turn_us_max",
             Self::BytesPerKey => "bytes_per_key_beyond_data",
+            Self::BytesPerElement => "bytes_per_element",
         }
     }
 
@@ -48,6 +50,7 @@ impl Metric {
             Self::FirstRequest => "first request after idle (µs)",
             Self::TurnMax => "turn_us_max",
             Self::BytesPerKey => "resident bytes per key beyond key and value",
+            Self::BytesPerElement => "resident bytes per element, data included",
         }
     }
 
@@ -63,7 +66,7 @@ impl Metric {
             }
             Self::P50 | Self::P99 => format!("{value:.3}"),
             Self::CpuPerRequest | Self::PeakOverSize | Self::CpuPerShard => format!("{value:.2}"),
-            Self::BytesPerKey => format!("{value:.1}"),
+            Self::BytesPerKey | Self::BytesPerElement => format!("{value:.1}"),
         }
     }
 }

@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 
 use crate::metric::Metric;
 use crate::metric::Metric::{
-    BytesPerConnection, BytesPerKey, CpuPerRequest, CpuPerShard, Errors, FirstRequest, P50, P99,
-    PeakOverSize, Throughput, TurnMax,
+    BytesPerConnection, BytesPerElement, BytesPerKey, CpuPerRequest, CpuPerShard, Errors, FirstRequest, P50,
+    P99, PeakOverSize, Throughput, TurnMax,
 };
 
 /// A server as a workload wants it started.
@@ -52,8 +52,10 @@ pub(crate) enum Pin {
 pub(crate) struct Load {
     /// The row's name in the tables.
     pub(crate) case: &'static str,
-    /// The value of redis-benchmark's `-t`.
+    /// The value of redis-benchmark's `-t`, or a whole command.
     pub(crate) test: &'static str,
+    /// What there is beside the keys when it begins.
+    pub(crate) stock: Stock,
     pub(crate) clients: u64,
     pub(crate) threads: u64,
     pub(crate) pipeline: u64,
@@ -61,6 +63,20 @@ pub(crate) struct Load {
     pub(crate) keys: u64,
     pub(crate) requests: u64,
     pub(crate) keep_alive: bool,
+}
+
+/// A collection that a load finds, under the name that redis-benchmark uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stock {
+    Nothing,
+    /// `mylist` of as many elements as there are requests.
+    ListForAll,
+    /// `mylist` of 1000 elements.
+    List,
+    /// `myset` of as many members as there are requests.
+    SetForAll,
+    /// `myzset` of as many members as there are requests.
+    SortedSetForAll,
 }
 
 /// What a workload does with a server.
@@ -78,6 +94,8 @@ pub(crate) enum Kind {
     Growth(u64),
     /// Fills this many keys with values of 8 and 64 bytes, and with a TTL.
     Memory(u64),
+    /// Fills collections of each type: how many, and of how many elements.
+    Collections(u64, u64),
 }
 
 /// On which side of its limit a figure must stay, inclusive.
@@ -142,6 +160,7 @@ const fn absolute(metric: Metric, subject: Subject, limit: Limit) -> Bound {
 const SET: Load = Load {
     case: "SET",
     test: "set",
+    stock: Stock::Nothing,
     clients: 50,
     threads: 1,
     pipeline: 1,
@@ -178,6 +197,28 @@ const KIB_16: Load = Load { value_bytes: 16 << 10, keys: 10_000, requests: 200_0
 const MIB_1: Load = Load { value_bytes: 1 << 20, keys: 100, requests: 5_000, ..SET };
 const BIG_16K: &[Load] = &[KIB_16, Load { case: "GET", test: "get", ..KIB_16 }];
 const BIG_1M: &[Load] = &[MIB_1, Load { case: "GET", test: "get", ..MIB_1 }];
+
+/// redis-benchmark's default suite, as far as it is about collections. Of LRANGE it would count its own preparation.
+const fn on_collections(pipeline: u64, requests: u64) -> [Load; 12] {
+    let load = Load { pipeline, requests, value_bytes: 3, ..SET };
+    let range = Load { stock: Stock::List, requests: requests / 4, ..load };
+    [
+        Load { case: "HSET", test: "hset", ..load },
+        Load { case: "LPUSH", test: "lpush", ..load },
+        Load { case: "LPOP", test: "lpop", stock: Stock::ListForAll, ..load },
+        Load { case: "RPOP", test: "rpop", stock: Stock::ListForAll, ..load },
+        Load { case: "SADD", test: "sadd", ..load },
+        Load { case: "SPOP", test: "spop", stock: Stock::SetForAll, ..load },
+        Load { case: "ZADD", test: "zadd", ..load },
+        Load { case: "ZPOPMIN", test: "zpopmin", stock: Stock::SortedSetForAll, ..load },
+        Load { case: "LRANGE_100", test: "LRANGE mylist 0 99", ..range },
+        Load { case: "LRANGE_300", test: "LRANGE mylist 0 299", ..range },
+        Load { case: "LRANGE_600", test: "LRANGE mylist 0 599", ..range },
+        Load { case: "MSET(10)", test: "mset", requests: requests / 4, ..load },
+    ]
+}
+const COLLECTIONS_P1: &[Load] = &on_collections(1, 200_000);
+const COLLECTIONS_P16: &[Load] = &on_collections(16, 1_600_000);
 
 const REDIS_LIKE: &[Subject] = &[ONE, Redis, Valkey];
 const ONE_AND_TWO: &[Subject] = &[ONE, TWO, Redis, Valkey];
@@ -338,6 +379,38 @@ pub(crate) const ALL: &[Workload] = &[
         pin: Pin::Free,
         kind: Kind::Growth(20_000_000),
         bounds: &[absolute(TurnMax, ONE, AtMost(2000.0))],
+    },
+    Workload {
+        name: "collections-p1",
+        about: "one shard on CPU 0, client on CPU 1, 50 clients, no pipeline: redis-benchmark's suite on collections",
+        subjects: ONE_AND_TWO,
+        pin: Pin::Split,
+        kind: Kind::Load(COLLECTIONS_P1),
+        bounds: &[against(CpuPerRequest, ONE, Redis, AtMost(1.05))],
+    },
+    Workload {
+        name: "collections-p16",
+        about: "the same with pipeline 16",
+        subjects: ONE_AND_TWO,
+        pin: Pin::Split,
+        kind: Kind::Load(COLLECTIONS_P16),
+        bounds: &[against(CpuPerRequest, ONE, Redis, AtMost(0.75))],
+    },
+    Workload {
+        name: "memory-small",
+        about: "100 000 collections of 10 elements: resident memory per element",
+        subjects: REDIS_LIKE,
+        pin: Pin::Free,
+        kind: Kind::Collections(100_000, 10),
+        bounds: &[against(BytesPerElement, ONE, Valkey, AtMost(1.0))],
+    },
+    Workload {
+        name: "memory-large",
+        about: "100 000 collections of 1000 elements: resident memory per element",
+        subjects: REDIS_LIKE,
+        pin: Pin::Free,
+        kind: Kind::Collections(100_000, 1000),
+        bounds: &[against(BytesPerElement, ONE, Valkey, AtMost(1.0))],
     },
     Workload {
         name: "memory",

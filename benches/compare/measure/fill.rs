@@ -70,3 +70,37 @@ pub(super) fn memory(bench: &mut Bench<'_>, keys: u64, fleet: &Fleet, pin: Pin) 
     }
     Ok(())
 }
+
+/// Resident memory per element of many collections of one type, each type in a fresh server.
+pub(super) fn collections(
+    bench: &mut Bench<'_>,
+    (count, elements): (u64, u64),
+    fleet: &Fleet,
+    pin: Pin,
+) -> Result<()> {
+    /// Elements added by one command.
+    const AT_ONCE: u64 = 50;
+    type Element = fn(u64) -> String;
+    let types: [(&str, &str, Element); 4] = [
+        ("hashes", "HSET", |n| format!("field:{n:06} value:{n:06}")),
+        ("lists", "RPUSH", |n| format!("element:{n:06}")),
+        ("sets", "SADD", |n| format!("member:{n:06}")),
+        ("sorted sets", "ZADD", |n| format!("{n} member:{n:06}")),
+    ];
+    for (index, (case, command, element)) in types.into_iter().enumerate() {
+        if index > 0 {
+            bench.server = fleet.start(bench.subject, pin)?;
+        }
+        let before = settled_bytes(bench.server.pid())?;
+        let pieces = |key: u64| {
+            (0..elements).step_by(AT_ONCE as usize).map(move |first| {
+                let all: Vec<String> = (first..elements.min(first + AT_ONCE)).map(element).collect();
+                format!("{command} key:{key:012} {}", all.join(" "))
+            })
+        };
+        bench.server.connect()?.pipelined((0..count).flat_map(pieces))?;
+        let grown = settled_bytes(bench.server.pid())? - before;
+        bench.figures.add(case, bench.subject, Metric::BytesPerElement, grown / (count * elements) as f64);
+    }
+    Ok(())
+}

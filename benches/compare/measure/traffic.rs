@@ -7,7 +7,7 @@ use crate::load;
 use crate::metric::Metric;
 use crate::options::Options;
 use crate::procfs;
-use crate::workload::{Load, Pin};
+use crate::workload::{Load, Pin, Stock};
 
 /// Drives each load in turn, over keys that all exist.
 pub(super) fn loads(
@@ -27,6 +27,7 @@ pub(super) fn loads(
         if !commands.contains(&shown) {
             commands.push(shown);
         }
+        stock(bench, load)?;
         let before_us = procfs::cpu_us(bench.server.pid())?;
         let report = load::run(&words, bench.server.port)?;
         let cpu_us = procfs::cpu_us(bench.server.pid())? - before_us;
@@ -40,6 +41,24 @@ pub(super) fn loads(
         bench.figures.add(load.case, bench.subject, Metric::Errors, report.errors as f64 + refused);
     }
     Ok(())
+}
+
+/// Makes anew what a load is to find.
+fn stock(bench: &Bench<'_>, load: &Load) -> Result<()> {
+    let mut client = bench.server.connect()?;
+    let (key, count) = match load.stock {
+        Stock::Nothing => return Ok(()),
+        Stock::ListForAll => ("mylist", load.requests),
+        Stock::List => ("mylist", 1000),
+        Stock::SetForAll => ("myset", load.requests),
+        Stock::SortedSetForAll => ("myzset", load.requests),
+    };
+    client.command(&["DEL", key])?;
+    client.pipelined((0..count).map(|number| match load.stock {
+        Stock::SetForAll => format!("SADD {key} element:{number:012}"),
+        Stock::SortedSetForAll => format!("ZADD {key} {number} element:{number:012}"),
+        _ => format!("RPUSH {key} xxx"),
+    }))
 }
 
 /// A load with the numbers the command line asks for.
