@@ -35,6 +35,7 @@ mod node;
 mod participant;
 mod pause;
 mod rates;
+pub mod rdb;
 mod reply_order;
 mod serve;
 mod session;

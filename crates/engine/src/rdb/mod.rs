@@ -1,0 +1,101 @@
+//! Values in Redis's RDB format: what DUMP gives, RESTORE takes, and snapshot files hold.
+//!
+//! ```text
+//!  ┌──────┬─────────────────────┬─────────────────┬───────────────┐
+//!  │ type │ value               │ RDB version     │ CRC-64        │     a payload of DUMP
+//!  │ u8   │ as the type says    │ u16, LE         │ u64, LE       │
+//!  └──────┴─────────────────────┴─────────────────┴───────────────┘
+//! ```
+//! Written are the types that every Redis since 4.0 reads, with version 10 (Redis 7.0), and, where a hash has fields with
+//! deadlines, Valkey 9's type with its version 80. Read is everything from Redis 2.6 to Valkey 9.1 that holds one of our types.
+//! The format has no description but the code that writes it; the encodings here were found by looking at payloads and at the
+//! public notes of <https://rdb.fnordig.de>.
+
+mod lzf;
+mod packed;
+mod read;
+mod write;
+
+pub use read::{Reader, Unreadable};
+pub use write::Writer;
+
+use crc::{CRC_64_REDIS, Crc, Table};
+
+/// The version of Redis 7.0.
+const VERSION: u16 = 10;
+/// The version of Valkey 9, in which hashes have fields with deadlines.
+const VERSION_FIELD_DEADLINES: u16 = 80;
+/// The versions in between were given by Redis after Valkey had left: their types need not be the same.
+const FOREIGN_VERSIONS: std::ops::Range<u16> = 13..VERSION_FIELD_DEADLINES;
+const FOOTER_LEN: usize = 10;
+
+static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
+
+/// Numbers of the types.
+mod types {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
+    pub(super) const SET: u8 = 2;
+    pub(super) const ZSET_TEXT: u8 = 3;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const ZSET: u8 = 5;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const SET_INTSET: u8 = 11;
+    pub(super) const ZSET_ZIPLIST: u8 = 12;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const LIST_QUICKLIST: u8 = 14;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const ZSET_LISTPACK: u8 = 17;
+    pub(super) const LIST_QUICKLIST_2: u8 = 18;
+    pub(super) const SET_LISTPACK: u8 = 20;
+    pub(super) const HASH_DEADLINES: u8 = 22;
+}
+
+/// A value that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Portable {
+    /// A string.
+    String(Vec<u8>),
+    /// A list.
+    List(Vec<Vec<u8>>),
+    /// A set.
+    Set(Vec<Vec<u8>>),
+    /// A hash.
+    Hash(Vec<Field>),
+    /// A sorted set; members with scores.
+    SortedSet(Vec<(Vec<u8>, f64)>),
+}
+
+/// A field of a hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// When it vanishes, in Unix milliseconds.
+    pub expiry: Option<u64>,
+}
+
+/// Makes a payload of what a writer has written: version and checksum are added.
+pub fn seal(writer: Writer) -> Vec<u8> {
+    let version = if writer.has_field_deadlines() { VERSION_FIELD_DEADLINES } else { VERSION };
+    let mut payload = writer.into_bytes();
+    payload.extend_from_slice(&version.to_le_bytes());
+    let checksum = CRC.checksum(&payload);
+    payload.extend_from_slice(&checksum.to_le_bytes());
+    payload
+}
+
+/// What a payload holds, without version and checksum; `None` where they are wrong. A checksum of 0 is none.
+pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
+    let (content, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_LEN)?)?;
+    let (version, checksum) = footer.split_at(2);
+    let version = u16::from_le_bytes(version.try_into().ok()?);
+    let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
+    let right = checksum == 0 || checksum == CRC.checksum(&payload[..content.len() + 2]);
+    (right && version <= VERSION_FIELD_DEADLINES && !FOREIGN_VERSIONS.contains(&version)).then_some(content)
+}
+
+#[cfg(test)]
+mod tests;
