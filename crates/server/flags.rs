@@ -109,9 +109,9 @@ fn invocation(matches: &ArgMatches) -> Result<Invocation> {
         for value in matches.get_many::<String>(name).unwrap_or_default() {
             let (_, words) = config_file::parse_line(&format!("{name} {value}"))?.unwrap_or_default();
             let place = format!("--{name}");
-            invocation
-                .take(&Line { place, name: name.to_owned(), words })
-                .with_context(|| format!("--{name} {value}"))?;
+            invocation.take(&Line { place, name: name.to_owned(), words }).with_context(|| {
+                format!("--{name} {}", if is_secret(name) { "(redacted)" } else { value })
+            })?;
         }
     }
     let number = |name| invocation.config.number(name);
@@ -156,6 +156,10 @@ impl Invocation {
         self.config.renamed.push((name, new));
         Ok(())
     }
+}
+
+fn is_secret(name: &str) -> bool {
+    Directive::find(name).is_some_and(|directive| directive.secret)
 }
 
 fn unknown(name: &str) -> anyhow::Error {

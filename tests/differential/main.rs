@@ -14,5 +14,6 @@ mod monitor;
 mod peers;
 mod random;
 mod scan;
+mod secrets;
 mod shrink;
 mod tables;

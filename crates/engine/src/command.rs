@@ -21,6 +21,8 @@ pub type Check = fn(Args<'_>, &Settings) -> Result<(), Error>;
 
 /// Refuses a client for who it is, before the command is counted.
 pub type Permit = fn(&Client, Args<'_>, &Settings) -> Result<(), Error>;
+/// Whether the argument at this index is one that no log and no monitor may show.
+pub type IsSecret = fn(Args<'_>, usize) -> bool;
 
 /// Whether a handler is finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,6 +286,8 @@ pub struct Command {
     pub check: Option<Check>,
     /// Refuses clients that may not run it; a subcommand's own goes before its container's.
     pub permit: Option<Permit>,
+    /// Tells which of its arguments are passwords or the like; `None`: none is.
+    pub secrets: Option<IsSecret>,
     /// The first version of Redis or Valkey that had it.
     pub since: &'static str,
     /// Redis's group: string, generic, connection, server.
@@ -322,6 +326,7 @@ impl Command {
         scope: Scope::Keys,
         check: None,
         permit: None,
+        secrets: None,
         since: "1.0.0",
         group: "generic",
         summary: "",
@@ -345,6 +350,14 @@ impl Command {
             count == self.arity as usize
         } else {
             count >= self.arity.unsigned_abs() as usize
+        }
+    }
+
+    /// An argument as logs and monitors show it.
+    pub(crate) fn shown<'a>(&self, args: Args<'a>, idx: usize) -> &'a [u8] {
+        match self.secrets {
+            Some(is_secret) if is_secret(args, idx) => b"(redacted)",
+            _ => args.at(idx),
         }
     }
 

@@ -11,7 +11,6 @@
 use crate::ahead::Ahead;
 use crate::args::Args;
 use crate::command::{Command, Flags};
-use crate::config::Directive;
 use crate::keyspace::Millis;
 use crate::latency_monitor::LatencyMonitor;
 use crate::message::RequestHead;
@@ -142,16 +141,13 @@ fn limits(kind: LogKind, settings: &Observation) -> (i64, usize) {
 }
 
 /// The arguments as a log keeps them.
-fn shortened(args: Args<'_>) -> Vec<Box<[u8]>> {
+fn shortened(command: &Command, args: Args<'_>) -> Vec<Box<[u8]>> {
     let kept = args.len().min(ARGS_MAX);
     let one = |idx: usize| {
         if idx == ARGS_MAX - 1 && args.len() > ARGS_MAX {
             return format!("... ({} more arguments)", args.len() - ARGS_MAX + 1).into_bytes();
         }
-        let arg = args.at(idx);
-        if is_secret(args, idx) {
-            return b"(redacted)".to_vec();
-        }
+        let arg = command.shown(args, idx);
         match arg.get(..ARG_LEN_MAX) {
             Some(start) if arg.len() > ARG_LEN_MAX => {
                 let more = format!("... ({} more bytes)", arg.len() - ARG_LEN_MAX);
@@ -161,21 +157,6 @@ fn shortened(args: Args<'_>) -> Vec<Box<[u8]>> {
         }
     };
     (0..kept).map(|idx| one(idx).into_boxed_slice()).collect()
-}
-
-/// Whether an argument is a user's name or password, or a setting that is one.
-fn is_secret(args: Args<'_>, idx: usize) -> bool {
-    let is_setting = |at: usize| {
-        let name = std::str::from_utf8(args.at(at)).ok();
-        name.and_then(Directive::find).is_some_and(|directive| directive.secret)
-    };
-    match idx {
-        0 => false,
-        _ if args.is(0, "AUTH") => true,
-        3.. if args.is(0, "HELLO") => args.is(idx - 1, "AUTH") || args.is(idx - 2, "AUTH"),
-        3.. if args.is(0, "CONFIG") && args.is(1, "SET") => idx % 2 == 1 && is_setting(idx - 1),
-        _ => false,
-    }
 }
 
 /// A command that has ended, as far as a log is concerned.
@@ -188,9 +169,9 @@ pub(crate) struct Ended<'a> {
     pub(crate) now: Millis,
 }
 
-fn entry(kind: LogKind, value: u64, args: Args<'_>, now: Millis) -> LogEntry {
+fn entry(kind: LogKind, value: u64, command: &Command, args: Args<'_>, now: Millis) -> LogEntry {
     let (addr, name) = (String::new(), Box::default());
-    LogEntry { kind, at: 0, value, at_s: now / 1000, args: shortened(args), addr, name }
+    LogEntry { kind, at: 0, value, at_s: now / 1000, args: shortened(command, args), addr, name }
 }
 
 impl Core {
@@ -285,7 +266,7 @@ impl Core {
         now: Millis,
     ) {
         if !command.flags.has(Flags::SKIP_COMMANDLOG) {
-            self.log(client, entry(LogKind::LargeRequest, bytes as u64, args, now));
+            self.log(client, entry(LogKind::LargeRequest, bytes as u64, command, args, now));
         }
     }
 
@@ -301,8 +282,8 @@ impl Core {
             self.note_latency(event, ns, now);
         }
         [
-            slow.then(|| entry(LogKind::Slow, ns / 1000, args, now)),
-            large.then(|| entry(LogKind::LargeReply, answered.reply_bytes as u64, args, now)),
+            slow.then(|| entry(LogKind::Slow, ns / 1000, command, args, now)),
+            large.then(|| entry(LogKind::LargeReply, answered.reply_bytes as u64, command, args, now)),
         ]
     }
 
@@ -333,6 +314,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::CommandTable;
     use corelane_resp::Span;
 
     fn shortened_words(words: &[&str]) -> Vec<String> {
@@ -345,7 +327,9 @@ mod tests {
                 Span::new(start - word.len(), start)
             })
             .collect();
-        let kept = shortened(Args::new(data.as_bytes(), &spans, &[]));
+        let args = Args::new(data.as_bytes(), &spans, &[]);
+        let command = CommandTable::new().command(args).unwrap_or(&Command::DEFAULT);
+        let kept = shortened(command, args);
         kept.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect()
     }
 
@@ -366,6 +350,8 @@ mod tests {
             ("hello 3 auth user pass SETNAME me", "hello 3 auth (redacted) (redacted) SETNAME me"),
             ("CONFIG SET timeout 5 requirepass x", "CONFIG SET timeout 5 requirepass (redacted)"),
             ("CONFIG SET dir requirepass", "CONFIG SET dir requirepass"),
+            ("CONFIG SET requirepass two words", "CONFIG SET requirepass (redacted) (redacted)"),
+            ("CONFIG GET requirepass", "CONFIG GET requirepass"),
             ("SET auth pass", "SET auth pass"),
         ] {
             let words: Vec<&str> = command.split(' ').collect();
@@ -375,7 +361,7 @@ mod tests {
 
     fn logged(journal: &mut Journal, at: u64, settings: &Observation) {
         let args = Args::new(b"", &[], &[]);
-        let entry = LogEntry { at, ..entry(LogKind::Slow, at, args, 1000) };
+        let entry = LogEntry { at, ..entry(LogKind::Slow, at, &Command::DEFAULT, args, 1000) };
         journal.push(entry, settings);
     }
 

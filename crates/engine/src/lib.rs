@@ -49,8 +49,8 @@ mod waits;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use command::{
-    Check, Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeyRange, KeySpec, Merge, MergeFn,
-    Permit, Plan, Scope, SessionHandler,
+    Check, Command, DecideFn, Find, Flags, Flow, Handler, IsSecret, KeyFlags, KeyRange, KeySpec, Merge,
+    MergeFn, Permit, Plan, Scope, SessionHandler,
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
 pub use commands::{CommandNumber, CommandTable, all as all_commands};

@@ -74,7 +74,7 @@ impl Core {
         }
         let mut line = std::mem::take(&mut self.monitor_line);
         line.clear();
-        write_line(&mut line, client, args, now);
+        write_line(&mut line, client, command, args, now);
         for (shard, _) in self.shard.watchers.by_shard.iter().enumerate().filter(|(_, count)| **count > 0) {
             let lines = if shard == usize::from(self.shard.me.0) {
                 &mut self.monitor_lines
@@ -144,7 +144,7 @@ impl Node {
 }
 
 /// `+<seconds>.<micros> [<db> <addr>] "<arg>" …`, as a status reply.
-fn write_line(line: &mut Vec<u8>, client: &Client, args: Args<'_>, now: Millis) {
+fn write_line(line: &mut Vec<u8>, client: &Client, command: &Command, args: Args<'_>, now: Millis) {
     let (unix, addr) =
         if client.peer.unix { ("unix:", client.addr().trim_end_matches(":0")) } else { ("", client.addr()) };
     // The engine knows milliseconds.
@@ -152,11 +152,7 @@ fn write_line(line: &mut Vec<u8>, client: &Client, args: Args<'_>, now: Millis) 
     line.extend_from_slice(head.as_bytes());
     for idx in 0..args.len() {
         line.push(b' ');
-        if is_secret(args, idx) {
-            write_quoted(line, b"(redacted)")
-        } else {
-            write_quoted(line, args.at(idx))
-        }
+        write_quoted(line, command.shown(args, idx));
     }
     line.extend_from_slice(b"\r\n");
 }
@@ -181,14 +177,4 @@ fn write_quoted(line: &mut Vec<u8>, word: &[u8]) {
         }
     }
     line.push(b'"');
-}
-
-/// Whether an argument is a user's name or password.
-fn is_secret(args: Args<'_>, idx: usize) -> bool {
-    match idx {
-        0 => false,
-        _ if args.is(0, "AUTH") => true,
-        3.. if args.is(0, "HELLO") => args.is(idx - 1, "AUTH") || args.is(idx - 2, "AUTH"),
-        _ => false,
-    }
 }

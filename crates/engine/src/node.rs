@@ -351,10 +351,9 @@ impl Node {
     pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
         let withheld = (!self.core.withheld.is_empty()).then_some(now + 1);
         let pause = self.core.shard.pause.deadline();
-        [self.core.shard.keyspace.next_expiry(now), withheld, pause, self.core.waits.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let expiry =
+            (!self.core.shard.pause.holds_expiry(now)).then(|| self.core.shard.keyspace.next_expiry(now));
+        [expiry.flatten(), withheld, pause, self.core.waits.next()].into_iter().flatten().min()
     }
 
     /// The command being run; for the report of a panic.
@@ -511,9 +510,13 @@ impl Core {
         }
     }
 
-    /// A step of the removal of keys whose time has come. Its time is taken only for the latency monitor.
+    /// A step of the removal of keys whose time has come, unless CLIENT PAUSE holds that up. Its time is taken only for the
+    /// latency monitor.
     fn expire_some(&mut self, now: Millis) -> bool {
         let shard = &mut self.shard;
+        if shard.pause.holds_expiry(now) {
+            return false;
+        }
         if shard.timing.latency_ns_min == u64::MAX {
             return shard.keyspace.expire_some(now, EXPIRE_BUDGET);
         }

@@ -48,6 +48,11 @@ impl Pause {
         self.until > now && (self.all || changes)
     }
 
+    /// Whether keys whose time has come have to wait to be removed.
+    pub(crate) const fn holds_expiry(&self, now: Millis) -> bool {
+        self.until > now
+    }
+
     /// For INFO: which commands wait, and for how many milliseconds.
     pub(crate) fn remaining(&self, now: Millis) -> (&'static str, Millis) {
         match self.until.saturating_sub(now) {

@@ -18,6 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         .with(Flags::NO_AUTH)
         .with(Flags::ALLOW_BUSY),
     plan: Plan::Session(auth),
+    secrets: Some(|_, idx| idx > 0),
     group: "connection",
     summary: "Authenticates the connection.",
     complexity: "O(N) where N is the number of passwords defined for the user",

@@ -5,6 +5,7 @@ use super::client_list::{check_filters, info, list, merge_list};
 use super::client_modes::{capa, get_redir, no_evict, no_touch, reply_mode, tracking_info};
 use super::client_pause::{check_pause, pause, unpause};
 use super::connection::check_name;
+use super::help;
 use crate::args::Args;
 use crate::command::{Command, Flags, Merge, Plan, Scope};
 use crate::ctx::SessionCtx;
@@ -157,7 +158,11 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             syntax: "capability [capability ...]",
             ..of_connection("capa", -3, Plan::Session(capa), "A client claims its capability.")
         },
-        Command { group: "connection", categories: CONNECTION, ..super::help::RECORD },
+        Command {
+            group: "connection",
+            categories: CONNECTION,
+            ..help::record(show_help, "5.0.0", "connection")
+        },
     ],
     ..Command::DEFAULT
 }];
@@ -199,6 +204,11 @@ const KILL: Command = Command {
         | [NOT-DB not-db] @9.0.0 | [NOT-CAPA not-capa] @9.0.0 | [NOT-IP not-ip] @9.0.0) ... #new-format) #filter",
     ..of_connection("kill", -3, Plan::Container, "Terminates open connections.")
 };
+
+fn show_help(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    help::write_records("client", reply);
+    Ok(())
+}
 
 fn id(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     reply.int(ctx.client.id as i64);

@@ -111,6 +111,25 @@ mod tests {
     }
 
     #[test]
+    fn keys_stay_until_the_pause_is_over_and_nobody_sees_them() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            let start = bench.now;
+            assert_eq!(
+                bench.run("SET a x PX 100\nSET b x PX 100\nSET c x PX 100\nCLIENT PAUSE 500 WRITE"),
+                "+OK\n+OK\n+OK\n+OK"
+            );
+            bench.now = start + 499;
+            assert_eq!(bench.run("DBSIZE"), ":3");
+            assert!(bench.nodes.iter().all(|node| node.next_deadline(start + 499) == Some(start + 500)));
+            assert_eq!(bench.run("EXISTS a\nDBSIZE"), ":0\n:2");
+            bench.now = start + 500;
+            assert_eq!(bench.run("PING"), "+PONG");
+            assert_eq!(bench.run("DBSIZE"), ":0");
+        }
+    }
+
+    #[test]
     fn clients_go_on_in_the_order_in_which_they_were_stopped() {
         const CLIENTS: u16 = 200;
         let mut bench = Bench::new(1);

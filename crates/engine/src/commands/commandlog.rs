@@ -42,7 +42,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 complexity: "O(N) where N is the number of entries returned",
                 syntax: "[count]",
                 tips: GET_TIPS,
-                ..for_operators("get", -2, asking(write_entries))
+                ..for_operators(
+                    "get",
+                    -2,
+                    Plan::EachShard { part: tell_slow, merge: Merge::With(write_entries) },
+                )
             },
             Command {
                 flags: QUIET,
@@ -54,14 +58,14 @@ pub(super) const COMMANDS: &[Command] = &[
                 since: "2.2.12",
                 summary: "Returns the number of entries in the slow log.",
                 tips: LEN_TIPS,
-                ..for_operators("len", 2, asking(write_len))
+                ..for_operators("len", 2, Plan::EachShard { part: tell_slow, merge: Merge::With(write_len) })
             },
             Command {
                 since: "2.2.12",
                 summary: "Clears all entries from the slow log.",
                 complexity: "O(N) where N is the number of entries in the slowlog",
                 tips: RESET_TIPS,
-                ..for_operators("reset", 2, RESET)
+                ..for_operators("reset", 2, Plan::EachShard { part: reset_slow, merge: Merge::AllOk })
             },
         ],
         ..Command::DEFAULT
@@ -129,12 +133,12 @@ fn count(args: Args<'_>) -> Result<Option<usize>, Error> {
     }
 }
 
-/// Which log: SLOWLOG has but one, COMMANDLOG names it last.
+/// Which log COMMANDLOG means, which names it last.
 fn kind(args: Args<'_>) -> Result<LogKind, Error> {
     let last = args.len() - 1;
     let at_keyword = |name| args.is(last, name);
     match () {
-        () if args.is(0, "SLOWLOG") || at_keyword("SLOW") => Ok(LogKind::Slow),
+        () if at_keyword("SLOW") => Ok(LogKind::Slow),
         () if at_keyword("LARGE-REQUEST") => Ok(LogKind::LargeRequest),
         () if at_keyword("LARGE-REPLY") => Ok(LogKind::LargeReply),
         () => Err(Error::text("ERR type should be one of the following: slow, large-request, large-reply")),
@@ -158,11 +162,19 @@ fn check_type(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 }
 
 fn tell(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
-    let kind = kind(args)?;
+    tell_of(ctx, kind(args)?);
+    Ok(Flow::Done)
+}
+
+fn tell_slow(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    tell_of(ctx, LogKind::Slow);
+    Ok(Flow::Done)
+}
+
+fn tell_of(ctx: &mut Ctx<'_>, kind: LogKind) {
     let shard = &mut *ctx.shard;
     let part = shard.journal.part(kind, &shard.settings.observation, shard.timing.moment());
     ctx.payload = Payload::Log(Box::new(part));
-    Ok(Flow::Done)
 }
 
 fn all(parts: &[PartResult]) -> Vec<(u64, &LogEntry)> {
@@ -198,6 +210,12 @@ fn write_len(parts: &[PartResult], _: Args<'_>, reply: &mut Reply) {
 
 fn reset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     ctx.shard.journal.clear(kind(args)?);
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn reset_slow(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.journal.clear(LogKind::Slow);
     reply.ok();
     Ok(Flow::Done)
 }

@@ -58,6 +58,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             scope: Scope::Alone,
             check: Some(check_set),
             permit: Some(permit_set),
+            secrets: Some(is_secret),
             complexity: "O(N) when N is the number of configuration parameters provided",
             syntax: "parameter value [parameter value ...] #data",
             tips: ALL_NODES,
@@ -159,8 +160,25 @@ fn changed(args: Args<'_>, settings: &Settings) -> Result<Config, Error> {
     Ok(config)
 }
 
+/// Whether it is the value of a directive that is a secret. Where a value is missing, nobody can tell which words are values.
+fn is_secret(args: Args<'_>, idx: usize) -> bool {
+    let names_secret = |idx: usize| {
+        let name = std::str::from_utf8(args.at(idx)).ok();
+        name.and_then(Directive::find).is_some_and(|directive| directive.secret)
+    };
+    let odd = args.len() % 2 == 1;
+    if odd { (2..idx).any(names_secret) } else { idx > 2 && idx % 2 == 1 && names_secret(idx - 1) }
+}
+
 fn permit_set(client: &Client, args: Args<'_>, settings: &Settings) -> Result<(), Error> {
-    pairs(args, settings.config.allows("enable-protected-configs", client)).map(drop)
+    if settings.config.allows("enable-protected-configs", client) {
+        return Ok(());
+    }
+    match (pairs(args, false), pairs(args, true)) {
+        // Wrong for whoever sends it: that is not refused, it fails.
+        (Err(refusal), Err(failure)) if refusal == failure => Ok(()),
+        (refusal, _) => refusal.map(drop),
+    }
 }
 
 fn check_set(args: Args<'_>, settings: &Settings) -> Result<(), Error> {

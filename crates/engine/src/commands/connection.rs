@@ -57,6 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         flags: BEFORE_AUTH,
         plan: Plan::Session(hello),
+        secrets: Some(is_secret_of_hello),
         since: "6.0.0",
         group: "connection",
         summary: "Handshakes with the server.",
@@ -96,6 +97,11 @@ fn reset(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(),
     ctx.client.modes.reset();
     reply.simple("RESET");
     Ok(())
+}
+
+/// Whether it is one of the two words behind AUTH.
+fn is_secret_of_hello(args: Args<'_>, idx: usize) -> bool {
+    idx > 2 && (args.is(idx - 1, "AUTH") || args.is(idx - 2, "AUTH"))
 }
 
 /// What HELLO asks for.

@@ -5,37 +5,24 @@ use super::all;
 use super::command_docs::usage;
 use crate::args::Args;
 use crate::command::{Command, Flags, Plan, SessionHandler};
-use crate::ctx::SessionCtx;
-use crate::errors::Error;
 use corelane_resp::Reply;
 
-/// The record of a container's HELP.
-pub(super) const RECORD: Command = Command {
-    name: "help",
-    arity: 2,
-    flags: Flags::LOADING.with(Flags::STALE),
-    plan: Plan::Session(help),
-    since: "5.0.0",
-    summary: "Returns helpful text about the different subcommands.",
-    ..Command::DEFAULT
-};
-
-fn help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    let container = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(args.at(0)));
-    let container = container.ok_or(Error::Syntax)?;
-    let lines = lines(container);
-    reply.array(lines.len());
-    for line in &lines {
-        reply.simple(line);
+/// Writes the HELP of a container from its records.
+pub(super) fn write_records(container: &str, reply: &mut Reply) {
+    for command in all().filter(|command| command.name == container) {
+        let lines = lines(command);
+        reply.array(lines.len());
+        for line in &lines {
+            reply.simple(line);
+        }
     }
-    Ok(())
 }
 
 /// In the form that Valkey gives them.
 fn lines(container: &Command) -> Vec<String> {
     let name = container.name.to_ascii_uppercase();
     let mut lines = vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
-    for sub in container.subcommands.iter().filter(|sub| sub.name != RECORD.name) {
+    for sub in container.subcommands.iter().filter(|sub| sub.name != "help") {
         lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), usage(sub.syntax)).trim_end().to_owned());
         lines.push(format!("    {}", sub.summary));
     }
@@ -76,7 +63,8 @@ mod tests {
         const fn one(name: &'static str, syntax: &'static str, summary: &'static str) -> Command {
             Command { name, syntax, summary, ..Command::DEFAULT }
         }
-        const SUBCOMMANDS: &[Command] = &[one("get", "key", "Gets."), RECORD, one("reset", "", "Resets.")];
+        const SUBCOMMANDS: &[Command] =
+            &[one("get", "key", "Gets."), one("help", "", "Helps."), one("reset", "", "Resets.")];
         let container = Command { name: "thing", subcommands: SUBCOMMANDS, ..Command::DEFAULT };
         let expected = "THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|GET key|    Gets.|RESET|    Resets.|\
             HELP|    Print this help.";

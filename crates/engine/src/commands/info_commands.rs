@@ -52,7 +52,11 @@ pub(super) fn error_stats(totals: &Totals<'_>, out: &mut String) {
 
 /// `latency_percentiles_usec_<command>`, for each whose durations were counted.
 pub(super) fn latency_stats(totals: &Totals<'_>, out: &mut String) {
-    let percentiles = &totals.first.settings.observation.latency_percentiles;
+    let settings = &totals.first.settings.observation;
+    if !settings.latency_tracking {
+        return;
+    }
+    let percentiles = &settings.latency_percentiles;
     let stats = summed(totals);
     for (number, name) in names() {
         let Some(histogram) = stats.histogram(number) else { continue };

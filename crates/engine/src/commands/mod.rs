@@ -135,7 +135,7 @@ pub(crate) struct CommandId {
 
 /// Finds commands by name.
 pub struct CommandTable {
-    by_name: HashMap<&'static [u8], CommandId, foldhash::fast::FixedState>,
+    by_name: HashMap<Box<[u8]>, CommandId, foldhash::fast::FixedState>,
 }
 
 impl Default for CommandTable {
@@ -152,7 +152,7 @@ impl CommandTable {
         for (family, commands) in FAMILIES.iter().enumerate() {
             for (idx, command) in commands.iter().enumerate() {
                 let id = CommandId { index: (family << 8 | idx) as u16, number: CommandNumber(number) };
-                by_name.insert(command.name.as_bytes(), id);
+                by_name.insert(command.name.as_bytes().into(), id);
                 number += 1 + command.shown_subcommands().len() as u16;
             }
         }
@@ -165,8 +165,7 @@ impl CommandTable {
         let ids: Vec<_> = names.iter().map(|(name, _)| table.by_name.remove(name.as_bytes())).collect();
         for ((_, name), id) in names.iter().zip(ids) {
             if let Some(id) = id.filter(|_| !name.is_empty()) {
-                // The table lives as long as its shard: the few names that an operator gives stay.
-                table.by_name.insert(name.clone().leak().as_bytes(), id);
+                table.by_name.insert(name.as_bytes().into(), id);
             }
         }
         table
