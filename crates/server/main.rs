@@ -7,7 +7,9 @@ mod allocator;
 mod config_file;
 mod doctor;
 mod flags;
+mod latency;
 mod log;
+mod machine;
 mod memory;
 mod rewrite;
 
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
             Ok(invocation) => doctor::run(ServerOptions::from_config(invocation.config), json),
             Err(code) => code,
         };
+    }
+    if args.next_if(|word| word == "latency").is_some() {
+        return latency::run(args);
     }
     let invocation = match understand(args) {
         Ok(invocation) => invocation,

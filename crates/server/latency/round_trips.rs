@@ -1,0 +1,155 @@
+//! How long a server takes to answer PING.
+
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+
+use super::wakeups::by_microseconds;
+use super::{picture, system};
+
+/// How long to wait for a connection or an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest answer time that is told apart, in nanoseconds.
+const TIME_MAX_NS: u64 = 60_000_000_000;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) server: &'a str,
+    pub(super) password: Option<&'a str>,
+    /// `None`: until it is interrupted.
+    pub(super) duration: Option<Duration>,
+    /// Between two requests.
+    pub(super) interval: Duration,
+    /// A line of its own for every such time.
+    pub(super) history: Option<Duration>,
+    pub(super) quiet: bool,
+    pub(super) json: bool,
+    pub(super) svg: Option<&'a Path>,
+}
+
+struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    fn open(server: &str) -> Result<Self> {
+        let addresses = server
+            .to_socket_addrs()
+            .with_context(|| format!("{server} is not HOST:PORT, or the host is not known"))?;
+        let mut failure = None;
+        for address in addresses {
+            match TcpStream::connect_timeout(&address, PATIENCE) {
+                Ok(stream) => {
+                    stream.set_nodelay(true)?;
+                    stream.set_read_timeout(Some(PATIENCE))?;
+                    return Ok(Self(BufReader::new(stream)));
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) => Err(error).with_context(|| format!("cannot connect to {server}")),
+            None => bail!("{server} has no address"),
+        }
+    }
+
+    fn ask(&mut self, words: &[&str]) -> Result<String> {
+        let mut request = format!("*{}\r\n", words.len());
+        for word in words {
+            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+        }
+        self.0.get_mut().write_all(request.as_bytes()).context("the server has closed the connection")?;
+        let mut line = String::new();
+        match self.0.read_line(&mut line) {
+            Ok(0) => bail!("the server has closed the connection"),
+            Ok(_) => Ok(line.trim_end().to_owned()),
+            Err(error) => Err(error).context("the server does not answer"),
+        }
+    }
+}
+
+fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, TIME_MAX_NS, 3).expect("the bounds of a histogram")
+}
+
+fn line(times: &Histogram<u64>) -> String {
+    let us = |ns: u64| ns as f64 / 1000.0;
+    format!(
+        "min: {:.1} us, avg: {:.1}, p50: {:.1}, p99: {:.1}, p99.9: {:.1}, max: {:.1} ({} samples)",
+        us(times.min()),
+        times.mean() / 1000.0,
+        us(times.value_at_quantile(0.5)),
+        us(times.value_at_quantile(0.99)),
+        us(times.value_at_quantile(0.999)),
+        us(times.max()),
+        times.len()
+    )
+}
+
+/// Asks and asks.
+///
+/// # Errors
+/// The server cannot be reached, refuses, or goes away.
+pub(super) fn run(request: &Request<'_>) -> Result<()> {
+    let mut connection = Connection::open(request.server)?;
+    if let Some(password) = request.password {
+        let reply = connection.ask(&["AUTH", password])?;
+        if reply != "+OK" {
+            bail!("the server refuses the password: {}", reply.trim_start_matches('-'));
+        }
+    }
+    let (mut all, mut recent) = (times(), times());
+    let start = system::now_ns();
+    let end = request.duration.map_or(u64::MAX, |time| start.saturating_add(time.as_nanos() as u64));
+    let (mut next, mut line_at, mut shown_at) = (start, start, start);
+    let terminal = io::stdout().is_terminal() && !request.quiet && !request.json;
+    while system::now_ns() < end && !system::stopped() {
+        let sent = system::now_ns();
+        let reply = connection.ask(&["PING"])?;
+        let now = system::now_ns();
+        if reply != "+PONG" {
+            bail!("PING was answered with {reply}");
+        }
+        all.saturating_record(now - sent);
+        recent.saturating_record(now - sent);
+        if let Some(span) = request.history
+            && now - line_at >= span.as_nanos() as u64
+        {
+            let seconds = (now - line_at) as f64 / 1e9;
+            if !request.json {
+                let erase = if terminal { "\r\x1b[K" } else { "" };
+                println!("{erase}{} -- {seconds:.2} seconds range", line(&recent));
+            }
+            recent.reset();
+            line_at = now;
+        } else if terminal && now - shown_at > 100_000_000 {
+            print!("\r{}\x1b[K", line(if request.history.is_some() { &recent } else { &all }));
+            let _ = io::stdout().flush();
+            shown_at = now;
+        }
+        next += request.interval.as_nanos() as u64;
+        if next > now {
+            system::sleep_until(next);
+        } else {
+            next = now;
+        }
+    }
+    if let Some(file) = request.svg {
+        picture::draw(file, "Round trips of PING", &[(request.server.to_owned(), &by_microseconds(&all))])?;
+    }
+    if request.json {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let figures = serde_json::json!({
+            "server": request.server, "samples": all.len(), "min_us": us(all.min()), "avg_us": all.mean() / 1000.0,
+            "p50_us": us(all.value_at_quantile(0.5)), "p99_us": us(all.value_at_quantile(0.99)),
+            "p999_us": us(all.value_at_quantile(0.999)), "max_us": us(all.max()),
+        });
+        println!("{figures}");
+    } else {
+        println!("{}{}", if terminal { "\r\x1b[K" } else { "" }, line(&all));
+    }
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! Threads that sleep until a moment and see how late it is when they wake up.
+//!
+//! The method is that of cyclictest: the moments are a fixed interval apart on the monotonic clock, whatever the delays are.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use corelane_runtime::topology::bind_here;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::system;
+use crate::machine::Machine;
+
+/// How often the lines on the terminal are rewritten.
+const REFRESH: Duration = Duration::from_millis(100);
+/// The longest delay that is told apart, in nanoseconds; one minute.
+const DELAY_MAX_NS: u64 = 60_000_000_000;
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) interval: Duration,
+    /// `None`: until it is interrupted.
+    pub(super) duration: Option<Duration>,
+    pub(super) loops: Option<u64>,
+    pub(super) priority: i32,
+    /// One thread each; `None` is not bound.
+    pub(super) cpus: Vec<Option<usize>>,
+    pub(super) mlockall: bool,
+    /// Whether to show figures while it runs.
+    pub(super) live: bool,
+}
+
+/// What was measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Run {
+    pub(super) machine: Machine,
+    /// Seconds of Unix time at the start.
+    pub(super) started: u64,
+    pub(super) interval_us: u64,
+    pub(super) policy: String,
+    /// As /proc/loadavg says at the start.
+    pub(super) load: String,
+    pub(super) threads: Vec<Thread>,
+}
+
+/// One thread's share of it. Delays in microseconds.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Thread {
+    pub(super) id: i32,
+    /// The CPU to which it was bound.
+    pub(super) cpu: Option<usize>,
+    pub(super) priority: i32,
+    pub(super) wakeups: u64,
+    pub(super) min: f64,
+    pub(super) last: f64,
+    pub(super) avg: f64,
+    pub(super) max: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) p999: f64,
+    /// How many wake-ups had a delay of this whole number of microseconds; ascending.
+    pub(super) counts: Vec<(u64, u64)>,
+}
+
+impl Thread {
+    /// What it is called in a picture.
+    pub(super) fn label(&self) -> String {
+        self.cpu.map_or_else(|| "not bound".to_owned(), |cpu| format!("cpu {cpu}"))
+    }
+}
+
+/// What a thread shows while it runs; nanoseconds.
+#[derive(Debug)]
+struct Shown {
+    id: AtomicU64,
+    wakeups: AtomicU64,
+    min: AtomicU64,
+    last: AtomicU64,
+    sum: AtomicU64,
+    max: AtomicU64,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            id: zero(),
+            wakeups: zero(),
+            min: AtomicU64::new(u64::MAX),
+            last: zero(),
+            sum: zero(),
+            max: zero(),
+        }
+    }
+}
+
+impl Shown {
+    /// Only the thread itself writes.
+    fn note(&self, ns: u64) {
+        self.wakeups.store(self.wakeups.load(Relaxed) + 1, Relaxed);
+        self.last.store(ns, Relaxed);
+        self.sum.store(self.sum.load(Relaxed) + ns, Relaxed);
+        self.min.store(self.min.load(Relaxed).min(ns), Relaxed);
+        self.max.store(self.max.load(Relaxed).max(ns), Relaxed);
+    }
+
+    fn line(&self, number: usize, request: &Request) -> String {
+        let wakeups = self.wakeups.load(Relaxed);
+        let us = |ns: u64| if wakeups == 0 { 0 } else { ns / 1000 };
+        let avg = self.sum.load(Relaxed).checked_div(wakeups).unwrap_or(0);
+        line(&Line {
+            number,
+            id: self.id.load(Relaxed),
+            priority: request.priority,
+            interval_us: request.interval.as_micros() as u64,
+            wakeups,
+            delays: [self.min.load(Relaxed), self.last.load(Relaxed), avg, self.max.load(Relaxed)].map(us),
+        })
+    }
+}
+
+/// What stands in a line of cyclictest.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) number: usize,
+    pub(super) id: u64,
+    pub(super) priority: i32,
+    pub(super) interval_us: u64,
+    pub(super) wakeups: u64,
+    /// Minimum, last, average and maximum, in microseconds.
+    pub(super) delays: [u64; 4],
+}
+
+/// The line, in cyclictest's form.
+pub(super) fn line(line: &Line) -> String {
+    let Line { number, id, priority, interval_us, wakeups, delays: [min, last, avg, max] } = line;
+    format!(
+        "T:{number:2} ({id:5}) P:{priority:2} I:{interval_us} C:{wakeups:7} Min:{min:7} Act:{last:5} Avg:{avg:5} Max:{max:8}"
+    )
+}
+
+/// Measures, and shows what it has to say meanwhile.
+///
+/// # Errors
+/// A thread cannot have its CPU or its priority, or memory cannot be locked.
+pub(super) fn run(request: &Request) -> Result<Run> {
+    if request.mlockall {
+        system::lock_memory().context("cannot lock memory: raise `ulimit -l`, or leave --mlockall out")?;
+    }
+    let machine = Machine::here();
+    let held = system::hold_dma_latency();
+    let policy = if request.priority == 0 { "other" } else { "fifo" };
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned();
+    if request.live {
+        machine.lines().iter().for_each(|line| println!("{line}"));
+        match &held {
+            Ok(_) => println!("# /dev/cpu_dma_latency set to 0us"),
+            Err(error) => println!("# /dev/cpu_dma_latency is as it was: {error}"),
+        }
+        println!("policy: {policy}: loadavg: {load}\n");
+    }
+    let started =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let shown: Vec<Arc<Shown>> = request.cpus.iter().map(|_| Arc::default()).collect();
+    let barrier = Arc::new(Barrier::new(request.cpus.len()));
+    let threads: Vec<_> = request
+        .cpus
+        .iter()
+        .zip(&shown)
+        .map(|(cpu, shown)| {
+            let (cpu, shown, barrier) = (*cpu, Arc::clone(shown), Arc::clone(&barrier));
+            let plan = Plan {
+                interval_ns: request.interval.as_nanos() as u64,
+                duration_ns: request.duration.map(|time| time.as_nanos() as u64),
+                loops: request.loops,
+                priority: request.priority,
+            };
+            std::thread::spawn(move || {
+                let ready = prepare(cpu, plan.priority, &shown);
+                barrier.wait();
+                ready.map(|()| sleep_and_see(&plan, cpu, &shown))
+            })
+        })
+        .collect();
+    if request.live {
+        show_until(|| threads.iter().all(std::thread::JoinHandle::is_finished), request, &shown);
+    }
+    let threads = threads
+        .into_iter()
+        .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a measuring thread has failed"))?)
+        .collect::<Result<Vec<Thread>>>()?;
+    Ok(Run {
+        machine,
+        started,
+        interval_us: request.interval.as_micros() as u64,
+        policy: policy.to_owned(),
+        load,
+        threads,
+    })
+}
+
+/// What each thread does.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    interval_ns: u64,
+    duration_ns: Option<u64>,
+    loops: Option<u64>,
+    priority: i32,
+}
+
+fn prepare(cpu: Option<usize>, priority: i32, shown: &Shown) -> Result<()> {
+    shown.id.store(system::thread_id() as u64, Relaxed);
+    if let Some(cpu) = cpu {
+        bind_here(cpu).with_context(|| format!("cannot run on cpu {cpu}"))?;
+    }
+    if priority != 0 {
+        system::be_urgent(priority).with_context(|| {
+            format!("cannot have priority {priority}: run it as root, or with a limit (ulimit -r)")
+        })?;
+    }
+    Ok(())
+}
+
+fn sleep_and_see(plan: &Plan, cpu: Option<usize>, shown: &Shown) -> Thread {
+    let mut delays: Histogram<u64> =
+        Histogram::new_with_bounds(1, DELAY_MAX_NS, 3).expect("the bounds of a histogram");
+    let first = system::now_ns() + plan.interval_ns;
+    let end = plan.duration_ns.map_or(u64::MAX, |time| first.saturating_add(time));
+    let mut next = first;
+    while next < end && plan.loops.is_none_or(|loops| delays.len() < loops) && !system::stopped() {
+        system::sleep_until(next);
+        let now = system::now_ns();
+        if now < next {
+            // A signal woke it.
+            continue;
+        }
+        let delay = now - next;
+        delays.saturating_record(delay);
+        shown.note(delay);
+        next += plan.interval_ns;
+        if next < now {
+            // So late that moments have gone by: those are lost, as in cyclictest.
+            next += (now - next).div_ceil(plan.interval_ns) * plan.interval_ns;
+        }
+    }
+    let us = |ns: u64| ns as f64 / 1000.0;
+    let wakeups = delays.len();
+    Thread {
+        id: system::thread_id(),
+        cpu,
+        priority: plan.priority,
+        wakeups,
+        min: if wakeups == 0 { 0.0 } else { us(shown.min.load(Relaxed)) },
+        last: us(shown.last.load(Relaxed)),
+        avg: us(shown.sum.load(Relaxed)) / wakeups.max(1) as f64,
+        max: us(shown.max.load(Relaxed)),
+        p50: us(delays.value_at_quantile(0.5)),
+        p99: us(delays.value_at_quantile(0.99)),
+        p999: us(delays.value_at_quantile(0.999)),
+        counts: by_microseconds(&delays),
+    }
+}
+
+/// Counts by whole microseconds.
+pub(super) fn by_microseconds(delays: &Histogram<u64>) -> Vec<(u64, u64)> {
+    let mut counts: Vec<(u64, u64)> = Vec::new();
+    for value in delays.iter_recorded() {
+        let us = value.value_iterated_to() / 1000;
+        match counts.last_mut() {
+            Some((last, count)) if *last == us => *count += value.count_at_value(),
+            _ => counts.push((us, value.count_at_value())),
+        }
+    }
+    counts
+}
+
+/// Rewrites the lines on a terminal until it is over. Elsewhere nobody would want thousands of copies.
+fn show_until(mut is_over: impl FnMut() -> bool, request: &Request, shown: &[Arc<Shown>]) {
+    let terminal = io::stdout().is_terminal();
+    let mut drawn = false;
+    while !is_over() {
+        std::thread::sleep(REFRESH);
+        if !terminal {
+            continue;
+        }
+        let mut screen = String::new();
+        if drawn {
+            let _ = write!(screen, "\x1b[{}A", shown.len());
+        }
+        for (number, shown) in shown.iter().enumerate() {
+            let _ = writeln!(screen, "{}\x1b[K", shown.line(number, request));
+        }
+        // A terminal that has gone away does not keep the measurement from its end.
+        let _ = io::stdout().write_all(screen.as_bytes());
+        let _ = io::stdout().flush();
+        drawn = true;
+    }
+    if drawn {
+        let _ = write!(io::stdout(), "\x1b[{}A\x1b[J", shown.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_wake_up_as_often_as_asked_and_never_early() {
+        let run = run(&Request {
+            interval: Duration::from_micros(500),
+            duration: None,
+            loops: Some(50),
+            priority: 0,
+            cpus: vec![None, None],
+            mlockall: false,
+            live: false,
+        })
+        .unwrap();
+        assert_eq!(run.threads.len(), 2);
+        for thread in &run.threads {
+            assert_eq!(thread.wakeups, 50);
+            assert_eq!(thread.counts.iter().map(|(_, count)| count).sum::<u64>(), 50);
+            assert!(0.0 <= thread.min && thread.min <= thread.avg && thread.avg <= thread.max, "{thread:?}");
+            assert!(thread.p50 <= thread.p99 && thread.p99 <= thread.p999, "{thread:?}");
+        }
+    }
+
+    #[test]
+    fn lines_look_like_those_of_cyclictest() {
+        let shown = line(&Line {
+            number: 0,
+            id: 9136,
+            priority: 0,
+            interval_us: 1000,
+            wakeups: 299_848,
+            delays: [5, 11, 11, 21_205],
+        });
+        assert_eq!(shown, "T: 0 ( 9136) P: 0 I:1000 C: 299848 Min:      5 Act:   11 Avg:   11 Max:   21205");
+    }
+}

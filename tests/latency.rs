@@ -1,0 +1,118 @@
+//! `corelane latency`, run as a user runs it, and beside the real cyclictest.
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use common::server::{self, Server};
+
+/// An unloaded machine needs one round; others need luck.
+const ROUNDS: usize = 8;
+
+fn latency(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_corelane")).arg("latency").args(args).output().expect("corelane runs")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The number behind `Avg:` in the first line of a thread.
+fn average(printed: &str) -> f64 {
+    let line = printed.lines().find(|line| line.starts_with("T: 0 (")).expect("a line of a thread");
+    let (_, behind) = line.split_once("Avg:").expect("an average");
+    behind.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+}
+
+#[test]
+fn averages_are_those_of_cyclictest() {
+    if !server::installed("cyclictest", "--help") {
+        return;
+    }
+    let mut seen = Vec::new();
+    for _ in 0..ROUNDS {
+        let theirs = Command::new("cyclictest").args(["-q", "-D", "1s"]).output().expect("cyclictest runs");
+        let (theirs, ours) = (average(&text(&theirs)), average(&text(&latency(&["-q", "-D", "1s"]))));
+        if (ours - theirs).abs() <= (theirs * 0.2).max(3.0) {
+            return;
+        }
+        seen.push((theirs, ours));
+    }
+    panic!("averages of cyclictest and ours, in microseconds: {seen:?}");
+}
+
+#[test]
+fn results_are_saved_compared_and_drawn() {
+    let dir = server::scratch_dir("latency");
+    let file = |name: &str| dir.join(name).to_str().expect("a path in UTF-8").to_owned();
+    let output =
+        latency(&["-i", "200", "-l", "100", "-h", "50", "--save", &file("a.json"), "--svg", &file("a.svg")]);
+    let printed = text(&output);
+    assert!(output.status.success(), "{printed}");
+    assert!(printed.contains("# /dev/cpu_dma_latency ") && printed.contains("policy: other"), "{printed}");
+    assert!(printed.contains(" P: 0 I:200 C:    100 Min:"), "{printed}");
+    assert!(printed.contains("# Histogram Overflows: "), "{printed}");
+    let drawn = fs::read_to_string(file("a.svg")).expect("a picture");
+    assert!(drawn.starts_with("<svg ") && drawn.contains("not bound"), "{drawn}");
+    let table = text(&latency(&["--report", &file("a.json"), &file("a.json")]));
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.lines().skip(2).all(|line| line.contains(" | 100 | ")), "{table}");
+    fs::write(file("b.json"), "{}").expect("a file");
+    let output = latency(&["--report", &file("b.json")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("holds no result of corelane latency --save"), "{}", text(&output));
+    let json = text(&latency(&["-l", "20", "--json"]));
+    assert!(json.starts_with("{\"machine\":{") && json.contains("\"wakeups\":20"), "{json}");
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+#[test]
+fn bad_flags_are_usage_errors() {
+    for args in [&["-i", "0"][..], &["-D", "soon"], &["-p", "100"], &["--nope"]] {
+        assert_eq!(latency(args).status.code(), Some(2), "{args:?}");
+    }
+    let output = latency(&["-a", "9999", "-l", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("may not use cpu 9999"), "{}", text(&output));
+}
+
+#[test]
+fn a_thread_that_does_not_wait_is_watched() {
+    let printed = text(&latency(&["--intrinsic", "1"]));
+    assert!(printed.starts_with("Max latency so far: "), "{printed}");
+    assert!(printed.contains(" total runs (avg latency: "), "{printed}");
+}
+
+#[test]
+fn round_trips_are_measured_and_failures_told_at_once() {
+    let mut server = Server::ours(1);
+    server.client().check("CONFIG SET requirepass secret", "+OK\r\n");
+    let address = format!("127.0.0.1:{}", server.port);
+    let output = latency(&["--server", &address, "--pass", "secret", "-i", "100", "-D", "1", "--json"]);
+    let printed = text(&output);
+    assert!(output.status.success() && printed.contains("\"p99_us\":"), "{printed}");
+    let history = text(&latency(&["--server", &address, "--pass", "secret", "-D", "2.5", "--history", "1"]));
+    assert_eq!(history.matches(" seconds range").count(), 2, "{history}");
+    let refused = latency(&["--server", &address, "--pass", "wrong", "-D", "1"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused).contains("the server refuses the password: WRONGPASS"), "{}", text(&refused));
+
+    let child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["latency", "--server", &address, "--pass", "secret", "-q"])
+        .stderr(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("corelane runs");
+    std::thread::sleep(Duration::from_millis(300));
+    server.signal("KILL");
+    server.await_exit(10_000).expect("an exit");
+    let ended = Instant::now();
+    let output = child.wait_with_output().expect("an exit");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
+    let output = latency(&["--server", &address]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("cannot connect to 127.0.0.1:"), "{}", text(&output));
+}
