@@ -17,14 +17,13 @@ use corelane_resp::{Limits, Parser, ProtocolError, Step};
 enum Ran {
     /// Nothing complete is left, or the session may not run on.
     Stopped,
-    /// [`PIECE_COMMANDS`] have been run; there may be more.
+    /// [`PIECE_COMMANDS`] have been run, or some for long enough; there may be more.
     Paused,
     /// A large argument starts at this offset behind the bytes used.
     NeedBulk { start: usize, len: usize },
 }
 
-/// Commands of one client's input that are run at a time; the rest waits for the next turn. One that sets a new key costs up to
-/// 5 µs where its memory is touched for the first time.
+/// Commands of one client's input that are run at a time; the rest waits for the next turn.
 const PIECE_COMMANDS: usize = 128;
 
 impl Core {
@@ -153,14 +152,15 @@ impl Core {
         }
         let (mut used, mut commands) = (0, 0);
         let mut ran = Ran::Stopped;
+        let began = self.shard.timing.last();
         while session.can_run(self.shard.settings.output_backlog_max) {
             let stop = self.parse(&mut ahead, session, &data[used..]);
             if ahead.len > 1 {
                 self.warm(session.client.db, &ahead, &data[used..]);
             }
-            let base = used;
+            let (base, mut in_time) = (used, true);
             for idx in 0..ahead.len {
-                if !session.can_run(self.shard.settings.output_backlog_max) {
+                if !session.can_run(self.shard.settings.output_backlog_max) || !in_time {
                     break;
                 }
                 let args = Args::new(&data[base + ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
@@ -171,6 +171,7 @@ impl Core {
                     self.request_bytes = ahead.request_bytes(idx);
                     self.shard.timing.place = idx;
                     self.run_command(peers, session, id, args, now);
+                    in_time = !self.shard.timing.is_over(began);
                 }
             }
             self.end_run(&session.client, &ahead, &data[base..], now);
@@ -180,6 +181,10 @@ impl Core {
                 break;
             }
             commands += ahead.len;
+            if !in_time {
+                (session.parser, ran) = (Parser::new(), Ran::Paused);
+                break;
+            }
             match stop {
                 None if commands >= PIECE_COMMANDS => {
                     ran = Ran::Paused;

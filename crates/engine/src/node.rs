@@ -320,11 +320,13 @@ impl Node {
     /// Runs the next piece of a client's input that was too much for one turn.
     fn run_later(&mut self, now: Millis) {
         let Some(id) = self.core.later.pop_front() else { return };
+        self.core.shard.timing.begin();
         if let Some(session) = self.sessions.get_mut(id) {
             session.resuming = false;
             self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
         }
         self.pump(now);
+        self.core.shard.timing.stop();
     }
 
     /// Sends what has waited for other shards' replies since an earlier millisecond: they may take long.

@@ -1,5 +1,7 @@
 //! A connection's input, however it is cut and however slowly its output is taken.
 
+use std::cell::Cell;
+
 use corelane_engine::{Faults, Node, NodeConfig, Peer, Settings, ShardId, Ticks, slot_of};
 
 fn node(settings: Settings) -> Node {
@@ -66,6 +68,30 @@ fn a_long_pipeline_is_run_in_pieces() {
     }
     assert!(turns > 20, "{turns}");
     assert!(node.session_state(id).unwrap().output.buf == expected);
+}
+
+#[test]
+fn slow_commands_make_pieces_short() {
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+    let mut node = Node::new(NodeConfig {
+        me: ShardId(0),
+        shards: 1,
+        seed: 1,
+        settings: Settings::default(),
+        // Each reading, and so each SET, takes 45 µs.
+        ticks: Ticks { read: || NOW.replace(NOW.get() + 45_000), ..Ticks::STOPPED },
+        faults: Faults::default(),
+    });
+    let id = node.open(Peer::default(), 1000);
+    let sets = |count: usize| "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n".repeat(count);
+    node.feed(id, sets(100).as_bytes(), 1000);
+    for turn in 1..=20 {
+        let done = node.session_state(id).unwrap().output.len() / "+OK\r\n".len();
+        assert_eq!(done, turn * 5, "as many in each turn as go into 200 µs, and one more");
+        assert_eq!(node.tick(1000), turn < 19);
+    }
 }
 
 #[test]

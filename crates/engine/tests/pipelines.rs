@@ -7,6 +7,7 @@
 use corelane_engine::{
     Batch, CloseWhen, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks,
 };
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 const LARGE: usize = 70_000;
@@ -23,16 +24,17 @@ impl Rng {
     }
 }
 
-fn node(me: u16, shards: u16, settings: &Settings) -> Node {
+/// A counter by which every command takes long: after a few of them it is the others' turn.
+fn slow_ticks() -> Ticks {
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+    Ticks { read: || NOW.replace(NOW.get() + 40_000), ..Ticks::STOPPED }
+}
+
+fn node(me: u16, shards: u16, settings: &Settings, ticks: Ticks) -> Node {
     let settings = settings.clone();
-    Node::new(NodeConfig {
-        me: ShardId(me),
-        shards,
-        seed: 1,
-        settings,
-        ticks: Ticks::STOPPED,
-        faults: Faults::default(),
-    })
+    Node::new(NodeConfig { me: ShardId(me), shards, seed: 1, settings, ticks, faults: Faults::default() })
 }
 
 fn encode(words: &[&[u8]]) -> Vec<u8> {
@@ -85,7 +87,7 @@ fn ending(rng: &mut Rng) -> (Vec<u8>, bool) {
 
 /// What one shard answers when it is asked one thing at a time.
 fn expected(pieces: &[Vec<u8>]) -> Vec<u8> {
-    let mut node = node(0, 1, &Settings::default());
+    let mut node = node(0, 1, &Settings::default(), Ticks::STOPPED);
     let id = node.open(Peer::default(), 1000);
     let mut output = Vec::new();
     for piece in pieces {
@@ -134,7 +136,9 @@ impl World {
         let mut rng = Rng(seed * 2 + 1);
         let shards = 1 + rng.below(5);
         let settings = Settings { output_backlog_max: [300, 1 << 20][rng.below(2)], ..Settings::default() };
-        let mut nodes: Vec<Node> = (0..shards).map(|me| node(me as u16, shards as u16, &settings)).collect();
+        let ticks = [Ticks::STOPPED, slow_ticks()][rng.below(2)];
+        let mut nodes: Vec<Node> =
+            (0..shards).map(|me| node(me as u16, shards as u16, &settings, ticks)).collect();
         let clients = (0..1 + rng.below(4)).map(|db| {
             let mut pieces = vec![encode(&[b"SELECT", db.to_string().as_bytes()])];
             pieces.extend((0..rng.below(60)).map(|n| command(&mut rng, n)));
@@ -186,7 +190,7 @@ impl World {
         let mut moved = false;
         let home = self.rng.below(self.nodes.len());
         let (shards, node) = (self.nodes.len(), &mut self.nodes[home]);
-        node.tick(self.now);
+        moved |= node.tick(self.now);
         node.take_dirty(&mut self.dirty[home]);
         for id in std::mem::take(&mut self.dirty[home]) {
             let found = self.clients.iter_mut().find(|client| (client.home, client.id) == (home, id));
