@@ -4,6 +4,7 @@
 //! a command line or a configuration that makes no sense.
 
 mod allocator;
+mod client;
 mod config_file;
 mod doctor;
 mod flags;
@@ -12,6 +13,7 @@ mod log;
 mod machine;
 mod memory;
 mod rewrite;
+mod stat;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -37,6 +39,9 @@ fn main() -> ExitCode {
     }
     if args.next_if(|word| word == "latency").is_some() {
         return latency::run(args);
+    }
+    if args.next_if(|word| word == "stat").is_some() {
+        return stat::run(args);
     }
     let invocation = match understand(args) {
         Ok(invocation) => invocation,

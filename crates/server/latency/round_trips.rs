@@ -1,18 +1,16 @@
 //! How long a server takes to answer PING.
 
-use std::io::{self, BufRead, BufReader, IsTerminal, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 
 use super::wakeups::by_microseconds;
 use super::{picture, system};
+use crate::client::Client;
 
-/// How long to wait for a connection or an answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest answer time that is told apart, in nanoseconds.
 const TIME_MAX_NS: u64 = 60_000_000_000;
 
@@ -30,45 +28,6 @@ pub(super) struct Request<'a> {
     pub(super) quiet: bool,
     pub(super) json: bool,
     pub(super) svg: Option<&'a Path>,
-}
-
-struct Connection(BufReader<TcpStream>);
-
-impl Connection {
-    fn open(server: &str) -> Result<Self> {
-        let addresses = server
-            .to_socket_addrs()
-            .with_context(|| format!("{server} is not HOST:PORT, or the host is not known"))?;
-        let mut failure = None;
-        for address in addresses {
-            match TcpStream::connect_timeout(&address, PATIENCE) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(PATIENCE))?;
-                    return Ok(Self(BufReader::new(stream)));
-                }
-                Err(error) => failure = Some(error),
-            }
-        }
-        match failure {
-            Some(error) => Err(error).with_context(|| format!("cannot connect to {server}")),
-            None => bail!("{server} has no address"),
-        }
-    }
-
-    fn ask(&mut self, words: &[&str]) -> Result<String> {
-        let mut request = format!("*{}\r\n", words.len());
-        for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
-        }
-        self.0.get_mut().write_all(request.as_bytes()).context("the server has closed the connection")?;
-        let mut line = String::new();
-        match self.0.read_line(&mut line) {
-            Ok(0) => bail!("the server has closed the connection"),
-            Ok(_) => Ok(line.trim_end().to_owned()),
-            Err(error) => Err(error).context("the server does not answer"),
-        }
-    }
 }
 
 fn times() -> Histogram<u64> {
@@ -94,13 +53,8 @@ fn line(times: &Histogram<u64>) -> String {
 /// # Errors
 /// The server cannot be reached, refuses, or goes away.
 pub(super) fn run(request: &Request<'_>) -> Result<()> {
-    let mut connection = Connection::open(request.server)?;
-    if let Some(password) = request.password {
-        let reply = connection.ask(&["AUTH", password])?;
-        if reply != "+OK" {
-            bail!("the server refuses the password: {}", reply.trim_start_matches('-'));
-        }
-    }
+    let mut connection = Client::tcp(request.server)?;
+    connection.authenticate(request.password)?;
     let (mut all, mut recent) = (times(), times());
     let start = system::now_ns();
     let end = request.duration.map_or(u64::MAX, |time| start.saturating_add(time.as_nanos() as u64));
@@ -108,9 +62,9 @@ pub(super) fn run(request: &Request<'_>) -> Result<()> {
     let terminal = io::stdout().is_terminal() && !request.quiet && !request.json;
     while system::now_ns() < end && !system::stopped() {
         let sent = system::now_ns();
-        let reply = connection.ask(&["PING"])?;
+        let reply = connection.text(&["PING"])?;
         let now = system::now_ns();
-        if reply != "+PONG" {
+        if reply != "PONG" {
             bail!("PING was answered with {reply}");
         }
         all.saturating_record(now - sent);

@@ -1,0 +1,145 @@
+//! `corelane stat`: what a running server is doing: its configuration, counters, memory, shards and connections.
+
+mod report;
+mod source;
+mod threads;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+
+use crate::client::Client;
+use report::Report;
+
+/// Shows what a running server is doing
+#[derive(Debug, Parser)]
+#[command(name = "corelane stat", disable_help_flag = true)]
+struct Options {
+    /// The server's process; the port is found by itself
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["host", "unixsocket"])]
+    pid: Option<u32>,
+    /// The server's address
+    #[arg(short = 'h', long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    host: String,
+    /// The server's Unix socket
+    #[arg(long, value_name = "PATH", conflicts_with = "host")]
+    unixsocket: Option<PathBuf>,
+    /// What to show
+    #[arg(short, long = "section", value_delimiter = ',', default_value = "cnt")]
+    sections: Vec<Section>,
+    /// Show it again every so many seconds, with counters per second
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    watch: Option<Duration>,
+    /// Print JSON, an object per look
+    #[arg(long)]
+    json: bool,
+    /// Remove the Unix socket given by --unixsocket if its server is gone
+    #[arg(short, long, requires = "unixsocket")]
+    clear: bool,
+    /// The server's password
+    #[arg(long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
+    pass: Option<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// A part of what can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Section {
+    /// Everything
+    All,
+    /// The configuration in force
+    Cfg,
+    /// Counters
+    Cnt,
+    /// Memory by part
+    Mem,
+    /// Shards
+    Shard,
+    /// Connections
+    Sock,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "not a number of seconds above 0".to_owned())
+}
+
+/// Runs the tool on the arguments behind its name.
+pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let name = OsString::from("corelane stat");
+    let options = match Options::try_parse_from(std::iter::once(name).chain(args)) {
+        Ok(options) => options,
+        Err(error) => {
+            // A closed terminal leaves nobody to be told.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    match show(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("corelane stat: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show(options: &Options) -> Result<()> {
+    if options.clear
+        && let Some(path) = &options.unixsocket
+    {
+        return clear(path);
+    }
+    let mut client = connect(options)?;
+    client.authenticate(options.pass.as_deref())?;
+    let wanted = |section| options.sections.iter().any(|one| *one == section || *one == Section::All);
+    let mut before: Option<Report> = None;
+    loop {
+        let report = Report::take(&mut client, &wanted)?;
+        let text = if options.json {
+            format!("{}\n", report.json())
+        } else {
+            let clear =
+                if options.watch.is_some() && io::stdout().is_terminal() { "\x1b[2J\x1b[H" } else { "" };
+            format!("{clear}{}", report.text(before.as_ref()))
+        };
+        if io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
+            // Nobody reads any more.
+            return Ok(());
+        }
+        let Some(pause) = options.watch else { return Ok(()) };
+        before = Some(report);
+        std::thread::sleep(pause);
+    }
+}
+
+fn connect(options: &Options) -> Result<Client> {
+    if let Some(path) = &options.unixsocket {
+        return Client::unix(path);
+    }
+    match options.pid {
+        Some(pid) => Client::tcp(&source::address_of(pid)?),
+        None => Client::tcp(&options.host),
+    }
+}
+
+/// Removes a socket that nobody listens on.
+fn clear(path: &PathBuf) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let meta = std::fs::symlink_metadata(path).with_context(|| format!("cannot see {}", path.display()))?;
+    anyhow::ensure!(meta.file_type().is_socket(), "{} is no socket", path.display());
+    anyhow::ensure!(Client::unix(path).is_err(), "{} belongs to a running server", path.display());
+    std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+    println!("removed {}", path.display());
+    Ok(())
+}

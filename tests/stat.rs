@@ -1,0 +1,113 @@
+//! `corelane stat`, run as a user runs it, on our server and on a Valkey.
+
+mod common;
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Output};
+
+use common::server::{self, Server};
+
+fn stat(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_corelane")).arg("stat").args(args).output().expect("corelane runs")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn good(args: &[&str]) -> String {
+    let output = stat(args);
+    assert!(output.status.success(), "{args:?}: {}", text(&output));
+    text(&output)
+}
+
+/// The words of the line that begins with `first`.
+fn row<'a>(printed: &'a str, first: &str) -> Vec<&'a str> {
+    let words = printed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    words
+        .into_iter()
+        .find(|words| words.first() == Some(&first))
+        .unwrap_or_else(|| panic!("{first}: {printed}"))
+}
+
+#[test]
+fn every_section_says_what_the_server_says() {
+    if server::stand_in() {
+        return;
+    }
+    for shards in [1, 2, 5] {
+        let server = Server::ours(shards);
+        let mut client = server.client();
+        client.check("CONFIG SET timeout 77", "+OK\r\n");
+        client.check("CLIENT SETNAME somebody", "+OK\r\n");
+        client.check("SET k v", "+OK\r\n");
+        let pid = server.pid().to_string();
+        let all = good(&["-p", &pid, "-s", "all"]);
+        assert!(all.starts_with("corelane "), "{all}");
+        assert_eq!(row(&all, "*")[0], "*");
+        assert!(all.lines().any(|line| line.starts_with("* timeout ") && line.ends_with(" 77")), "{all}");
+        assert_eq!(row(&all, "db0")[1].split(',').next(), Some("keys=1"));
+        assert_eq!(row(&all, "keys.count")[1], "1");
+        let table = all.split("\nshards\n").nth(1).expect("a table of shards");
+        assert_eq!(table.lines().skip(1).take_while(|line| !line.is_empty()).count(), shards, "{table}");
+        let sockets = all.split("\nconnections\n").nth(1).expect("a table of connections");
+        assert!(sockets.contains("client|list") && sockets.contains(" set"), "{sockets}");
+
+        let counted = good(&["-h", &format!("127.0.0.1:{}", server.port)]);
+        assert!(counted.contains("total_commands_processed") && !counted.contains("\nshards\n"), "{counted}");
+        let json = good(&["-p", &pid, "-s", "shard,mem", "--json"]);
+        assert_eq!(json.lines().count(), 1);
+        assert!(json.contains("\"shard\":[{") && json.contains("\"keys.count\":1"), "{json}");
+    }
+}
+
+#[test]
+fn other_servers_are_shown_too() {
+    let Some(valkey) = Server::valkey() else { return };
+    let all = good(&["-h", &format!("127.0.0.1:{}", valkey.port), "-s", "all"]);
+    assert!(all.starts_with("valkey 9."), "{all}");
+}
+
+#[test]
+fn watching_goes_on_until_the_server_is_gone() {
+    let mut server = Server::ours(2);
+    let child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["stat", "-s", "shard", "--watch", "0.1", "-h", &format!("127.0.0.1:{}", server.port)])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("corelane runs");
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    server.signal("KILL");
+    server.await_exit(10_000).expect("an exit");
+    let output = child.wait_with_output().expect("an exit");
+    let printed = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.matches("\nshards\n").count() > 1, "{printed}");
+    assert!(printed.ends_with("the server has closed the connection\n"), "{printed}");
+}
+
+#[test]
+fn failures_are_sentences() {
+    let dir = server::scratch_dir("stat");
+    let socket = dir.join("socket");
+    let path = socket.to_str().expect("a path in UTF-8");
+    let fails = |args: &[&str], code: i32, sentence: &str| {
+        let output = stat(args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output));
+        assert!(text(&output).contains(sentence), "{args:?}: {}", text(&output));
+    };
+    fails(&["-h", &format!("127.0.0.1:{}", server::free_port())], 1, "cannot connect to 127.0.0.1:");
+    fails(&["-p", &std::process::id().to_string()], 1, "listens on no TCP port");
+    fails(&["-s", "nothing"], 2, "invalid value 'nothing'");
+    fails(&["--unixsocket", path], 1, "cannot connect to ");
+    fails(&["--unixsocket", path, "-c"], 1, "cannot see ");
+    drop(UnixListener::bind(&socket).expect("a socket"));
+    assert_eq!(good(&["--unixsocket", path, "-c"]), format!("removed {path}\n"));
+    assert!(!socket.exists());
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    fails(&["--unixsocket", path, "-c"], 1, "belongs to a running server");
+    drop(listener);
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
