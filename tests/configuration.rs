@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -90,6 +91,59 @@ fn a_file_is_read_rewritten_and_read_again() {
             }
         }
         again.client().check("KEYS *", "-ERR unknown command 'KEYS', with args beginning with: '*' \r\n");
+    }
+}
+
+#[test]
+fn info_tells_what_is_configured() {
+    if server::stand_in() {
+        return;
+    }
+    for shards in [1, 2, 5] {
+        let (server, file) = with_file(
+            shards,
+            "bind 127.0.0.1\nmaxclients 77\nmaxmemory 3mb\nmaxmemory-policy volatile-lru\navailability-zone north\n",
+        );
+        let mut client = server.client();
+        let told = |client: &mut Client, section: &str| {
+            let text = client.run(&format!("INFO {section}")).text();
+            let lines = text.lines().filter_map(|line| line.split_once(':'));
+            lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect::<BTreeMap<_, _>>()
+        };
+        let path = fs::canonicalize(&file).expect("the file").display().to_string();
+        for (section, name, value) in [
+            ("server", "config_file", path.as_str()),
+            ("server", "executable", env!("CARGO_BIN_EXE_corelane")),
+            ("server", "tcp_port", &server.port.to_string()),
+            ("server", "process_id", &server.pid().to_string()),
+            ("server", "availability_zone", "north"),
+            ("server", "shards", &shards.to_string()),
+            ("server", "listener0", &format!("name=tcp,bind=127.0.0.1,port={}", server.port)),
+            ("clients", "maxclients", "77"),
+            ("memory", "maxmemory", "3145728"),
+            ("memory", "maxmemory_human", "3.00M"),
+            ("memory", "maxmemory_policy", "volatile-lru"),
+        ] {
+            assert_eq!(told(&mut client, section).get(name).map(String::as_str), Some(value), "{name}");
+        }
+        client.check(
+            "CONFIG SET maxmemory 5mb maxmemory-policy noeviction maxclients 78 requirepass secret",
+            "+OK\r\n",
+        );
+        let mut strangers: Vec<Client> = (0..10).map(|_| server.client()).collect();
+        for stranger in &mut strangers {
+            stranger
+                .check("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+        }
+        let all = told(&mut client, "everything");
+        for (name, value) in [
+            ("maxmemory", "5242880"),
+            ("maxmemory_policy", "noeviction"),
+            ("maxclients", "78"),
+            ("acl_access_denied_auth", "10"),
+        ] {
+            assert_eq!(all.get(name).map(String::as_str), Some(value), "{name}, {shards} shards");
+        }
     }
 }
 

@@ -91,7 +91,9 @@ pub struct ShardStats {
     pub misses: u64,
     /// Error replies.
     pub errors: u64,
-    /// The same by their first word.
+    /// Wrong names or passwords of users.
+    pub logins_failed: u64,
+    /// Error replies by their first word.
     pub errors_by_code: ErrorCounts,
     /// Commands of other shards' clients executed here.
     pub hops_in: u64,

@@ -4,8 +4,6 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Plan};
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
-use crate::session::Client;
-use crate::settings::Settings;
 use corelane_resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
@@ -38,23 +36,20 @@ fn auth(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(
         3 => (args.at(1), args.at(2)),
         _ => return Err(Error::Syntax),
     };
-    authenticate(ctx.client, &ctx.shard.settings, user, password)?;
+    authenticate(ctx, user, password)?;
     reply.ok();
     Ok(())
 }
 
 /// Lets a client in that knows the password; without one, any will do.
-pub(super) fn authenticate(
-    client: &mut Client,
-    settings: &Settings,
-    user: &[u8],
-    password: &[u8],
-) -> Result<(), Error> {
+pub(super) fn authenticate(ctx: &mut SessionCtx<'_>, user: &[u8], password: &[u8]) -> Result<(), Error> {
+    let settings = &ctx.shard.settings;
     let right = user == b"default" && (settings.password.is_empty() || same(password, &settings.password));
     if !right {
+        ctx.shard.stats.logins_failed += 1;
         return Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    client.authenticated = true;
+    ctx.client.authenticated = true;
     Ok(())
 }
 

@@ -143,7 +143,7 @@ fn parse_hello<'a>(args: Args<'a>) -> Result<Hello<'a>, Error> {
 fn hello(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let hello = parse_hello(args)?;
     if let Some((user, password)) = hello.auth {
-        super::auth::authenticate(ctx.client, &ctx.shard.settings, user, password)?;
+        super::auth::authenticate(ctx, user, password)?;
     }
     if !ctx.client.authenticated && !ctx.shard.settings.password.is_empty() {
         return Err(Error::text(
@@ -158,12 +158,12 @@ fn hello(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<
         ctx.client.proto = proto;
         reply.set_proto(proto);
     }
-    greet(ctx.client, reply);
+    greet(ctx.client, ctx.shard.settings.config.value("availability-zone"), reply);
     Ok(())
 }
 
-fn greet(client: &Client, reply: &mut Reply) {
-    reply.map(7);
+fn greet(client: &Client, zone: &str, reply: &mut Reply) {
+    reply.map(7 + usize::from(!zone.is_empty()));
     for (field, value) in [("server", "corelane"), ("version", env!("CARGO_PKG_VERSION"))] {
         reply.bulk(field.as_bytes());
         reply.bulk(value.as_bytes());
@@ -178,6 +178,10 @@ fn greet(client: &Client, reply: &mut Reply) {
     }
     reply.bulk(b"modules");
     reply.array(0);
+    if !zone.is_empty() {
+        reply.bulk(b"availability_zone");
+        reply.bulk(zone.as_bytes());
+    }
 }
 
 /// Client names may hold printable characters other than the space only.

@@ -44,6 +44,8 @@ pub(super) fn server(totals: &Totals<'_>, out: &mut String) {
         field(out, name, value);
     }
     field(out, "tcp_port", settings.port);
+    field(out, "config_file", settings.config.file.as_deref().unwrap_or_default());
+    field(out, "availability_zone", settings.config.value("availability-zone"));
     let uptime_s = totals.first.now.saturating_sub(settings.started_ms) / 1000;
     field(out, "server_time_usec", totals.first.now * 1000);
     field(out, "uptime_in_seconds", uptime_s);
@@ -97,7 +99,7 @@ pub(super) fn memory(totals: &Totals<'_>, out: &mut String) {
         ],
     );
     amount(out, "total_system_memory", process.memory_bytes);
-    amount(out, "maxmemory", 0);
+    amount(out, "maxmemory", settings.config.number("maxmemory") as u64);
     field(out, "maxmemory_policy", settings.maxmemory_policy.name());
     for (name, more, less) in [
         ("allocator_frag", committed, used),
@@ -167,7 +169,7 @@ const ABSENT: [&str; 17] = [
 ];
 
 pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
-    let sums: [(&str, Counter); 16] = [
+    let sums: [(&str, Counter); 17] = [
         ("total_connections_received", |shard| shard.stats.connections_received),
         ("total_commands_processed", |shard| shard.stats.commands),
         ("total_net_input_bytes", |shard| shard.stats.bytes_in),
@@ -177,6 +179,7 @@ pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
         ("keyspace_hits", |shard| shard.stats.hits),
         ("keyspace_misses", |shard| shard.stats.misses),
         ("total_error_replies", |shard| shard.stats.errors),
+        ("acl_access_denied_auth", |shard| shard.stats.logins_failed),
         ("total_reads_processed", |shard| shard.stats.reads),
         ("total_writes_processed", |shard| shard.stats.writes),
         ("client_query_buffer_limit_disconnections", |shard| shard.stats.query_limit_disconnections),

@@ -4,6 +4,7 @@ use super::Directive;
 
 const MEANINGS: &[(&str, &str)] = &[
     ("accept", "Each shard accepts on a socket of its own, or the first accepts all and hands them on."),
+    ("availability-zone", "Where the server is, for INFO and HELLO."),
     (
         "bind",
         "Addresses to listen on, IPv4 and IPv6; one with a leading `-` may be missing; `*` and `::*` are all.",

@@ -36,7 +36,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     Directive::new("appendonly", Bool, "no").idle(),
     Directive::new("auto-aof-rewrite-min-size", Bytes { min: 0, max: i64::MAX }, "67108864").idle(),
     Directive::new("auto-aof-rewrite-percentage", Int { min: 0, max: 2_147_483_647 }, "100").idle(),
-    Directive::new("availability-zone", Text, "").idle(),
+    Directive::new("availability-zone", Text, ""),
     Directive::new("bgsave-cpulist", Text, "").fixed().idle(),
     Directive::alias("bgsave_cpulist", "bgsave-cpulist"),
     Directive::new("bind", Text, "127.0.0.1 -::1").restart(),
