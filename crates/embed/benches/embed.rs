@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corelane_embed::{Builder, Cache};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -125,7 +125,32 @@ fn latency(criterion: &mut Criterion) {
         });
     });
     group.finish();
+    print_medians(&cache, &mut socket);
     cache.stop().expect("a clean end");
+}
+
+/// Times single calls, some this way and some that way in turn, and prints the median and the 99th percentile of each.
+fn print_medians(cache: &Cache, socket: &mut UnixStream) {
+    // Criterion's own flag for a run that only shows that everything works.
+    let calls = if std::env::args().any(|arg| arg == "--test") { 200 } else { 40_000 };
+    let mut reply = [0; 4096];
+    let mut times = [("embedded", Vec::new()), ("Unix socket", Vec::new())];
+    for n in 0..calls {
+        let key = key(n);
+        let began = Instant::now();
+        black_box(cache.get(key).wait().expect("a value"));
+        times[0].1.push(began.elapsed());
+        let began = Instant::now();
+        let request = [b"*2\r\n$3\r\nGET\r\n$10\r\n", &key[..], b"\r\n"].concat();
+        socket.write_all(&request).expect("sent");
+        black_box(socket.read(&mut reply).expect("a reply"));
+        times[1].1.push(began.elapsed());
+    }
+    for (way, times) in &mut times {
+        times.sort_unstable();
+        let at = |percent: usize| times[times.len() * percent / 100].as_secs_f64() * 1e6;
+        println!("one blocking GET, {way}: p50 {:.1} µs, p99 {:.1} µs", at(50), at(99));
+    }
 }
 
 fn batches(criterion: &mut Criterion) {

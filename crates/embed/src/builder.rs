@@ -1,11 +1,14 @@
 //! What a cache is made of, and its start.
 
+use std::fmt::Display;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
-use corelane_engine::{Router, Settings};
-use corelane_runtime::listen::{Accept, ListenOptions, Listeners, listen};
+use corelane_engine::Router;
+use corelane_engine::config::{Config, Directive};
+use corelane_runtime::listen::{Listeners, listen};
+use corelane_runtime::options::ServerOptions;
 use corelane_runtime::preflight::check_guest;
 use corelane_runtime::server::{Server, ServerPlan, ShardPlan, Tenancy};
 use corelane_runtime::topology::{Layout, Machine, Placement, place};
@@ -15,10 +18,8 @@ use crate::error::StartError;
 
 /// Messages that may wait at a shard unless said otherwise.
 const QUEUE_SLOTS_DEFAULT: usize = 1024;
-/// Connections that may wait to be accepted.
-const BACKLOG: u32 = 511;
-/// Most databases; each costs every shard a table of slots.
-const DATABASES_MAX: usize = 1 << 16;
+/// Directives about what belongs to the host: a cache writes no log.
+const OF_THE_HOST: [&str; 2] = ["logfile", "loglevel"];
 
 /// How to make a [`Cache`]. Everything has a default.
 ///
@@ -35,37 +36,18 @@ const DATABASES_MAX: usize = 1 << 16;
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started yet"]
 pub struct Builder {
-    shards: Option<usize>,
-    cpus: Option<String>,
-    placement: Placement,
-    settings: Settings,
+    config: Config,
     queue_slots: usize,
-    busy_poll: Duration,
-    listen: ListenOptions,
-    timeout_s: u32,
+    /// The first directive that could not be set, and why.
+    wrong: Option<(String, String)>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        let settings = Settings { port: 0, ..Settings::default() };
-        let listen = ListenOptions {
-            bind: vec!["127.0.0.1".to_owned()],
-            port: 0,
-            unixsocket: None,
-            unixsocketperm: None,
-            backlog: BACKLOG,
-            accept: Accept::default(),
-        };
-        Self {
-            shards: None,
-            cpus: None,
-            placement: Placement::Float,
-            settings,
-            queue_slots: QUEUE_SLOTS_DEFAULT,
-            busy_poll: Duration::ZERO,
-            listen,
-            timeout_s: 0,
-        }
+        Self { config: Config::default(), queue_slots: QUEUE_SLOTS_DEFAULT, wrong: None }
+            .config("port", 0)
+            .config("bind", "127.0.0.1")
+            .placement(Placement::Float)
     }
 }
 
@@ -75,35 +57,54 @@ impl Builder {
         Self::default()
     }
 
+    /// Sets a directive of the server by its name, such as `maxclients` or `lfu-log-factor`, as a line of its configuration file
+    /// would; `docs/config.md` lists them. What is set later counts, whether by this method or by one of its own. A
+    /// directive that changes nothing here is refused by [`Builder::start`], as is an unknown one or a value that it does not
+    /// take.
+    pub fn config(mut self, directive: &str, value: impl Display) -> Self {
+        let set = match Directive::find(directive) {
+            None => Err("there is no such directive; docs/config.md lists them".to_owned()),
+            Some(known) if known.idle || OF_THE_HOST.contains(&known.name) => {
+                Err("it changes nothing in an embedded cache".to_owned())
+            }
+            Some(known) => self.config.set(known, &value.to_string()),
+        };
+        if let Err(why) = set
+            && self.wrong.is_none()
+        {
+            self.wrong = Some((directive.to_owned(), why));
+        }
+        self
+    }
+
     /// How many shards, 1 to 1024. Each is a thread.
     pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = Some(shards);
-        self
+        if !(1..=1024).contains(&shards) && self.wrong.is_none() {
+            self.wrong =
+                Some(("shards".to_owned(), "argument must be between 1 and 1024 inclusive".to_owned()));
+        }
+        self.config("shards", shards)
     }
 
     /// The CPUs for the shards, as in `0-3,8`. Without it, those of the process's affinity mask. Only with
     /// [`Placement::Physical`] or [`Placement::Logical`] are shards bound to them.
-    pub fn cpus(mut self, list: impl Into<String>) -> Self {
-        self.cpus = Some(list.into());
-        self
+    pub fn cpus(self, list: impl Display) -> Self {
+        self.config("cpus", list)
     }
 
     /// Whether shards are bound to CPUs: [`Placement::Float`] unless said otherwise, since the host has threads of its own.
-    pub fn placement(mut self, placement: Placement) -> Self {
-        self.placement = placement;
-        self
+    pub fn placement(self, placement: Placement) -> Self {
+        self.config("placement", placement.name())
     }
 
-    /// How many databases there are: 16 unless said otherwise.
-    pub fn databases(mut self, databases: usize) -> Self {
-        self.settings.databases = databases;
-        self
+    /// How many databases there are, 1 to 16384: 16 unless said otherwise.
+    pub fn databases(self, databases: usize) -> Self {
+        self.config("databases", databases)
     }
 
-    /// The longest key or value in bytes: 512 MiB unless said otherwise.
-    pub fn value_len_max(mut self, bytes: usize) -> Self {
-        self.settings.proto_max_bulk_len = bytes;
-        self
+    /// The longest key or value in bytes, 1 MiB or more: 512 MiB unless said otherwise.
+    pub fn value_len_max(self, bytes: usize) -> Self {
+        self.config("proto-max-bulk-len", bytes)
     }
 
     /// How many messages may wait at a shard before callers wait: 1024 unless said otherwise. A message takes about 200 bytes
@@ -113,47 +114,50 @@ impl Builder {
         self
     }
 
-    /// How long a shard without work spins before it sleeps: not at all unless said otherwise.
-    pub fn busy_poll(mut self, time: Duration) -> Self {
-        self.busy_poll = time;
-        self
+    /// How long a shard without work spins before it sleeps, at most a second: not at all unless said otherwise.
+    pub fn busy_poll(self, time: Duration) -> Self {
+        self.config("busy-poll-us", time.as_micros())
     }
 
     /// Listens for Redis clients on a TCP port.
-    pub fn port(mut self, port: u16) -> Self {
-        self.listen.port = port;
-        self.settings.port = port;
-        self
+    pub fn port(self, port: u16) -> Self {
+        self.config("port", port)
     }
 
-    /// The addresses to listen on with [`Builder::port`]: 127.0.0.1 unless said otherwise.
-    pub fn bind<A: Into<String>>(mut self, addresses: impl IntoIterator<Item = A>) -> Self {
-        self.listen.bind = addresses.into_iter().map(Into::into).collect();
-        self
+    /// The addresses to listen on with [`Builder::port`]: 127.0.0.1 unless said otherwise. Without a [`Builder::password`] only
+    /// clients of this machine are served, unless `protected-mode` is set to `no`.
+    pub fn bind<A: Into<String>>(self, addresses: impl IntoIterator<Item = A>) -> Self {
+        let addresses: Vec<String> = addresses.into_iter().map(Into::into).collect();
+        self.config("bind", addresses.join(" "))
     }
 
-    /// Listens for Redis clients on a Unix socket.
-    pub fn unix_socket(mut self, path: impl Into<PathBuf>) -> Self {
-        self.listen.unixsocket = Some(path.into());
-        self
+    /// Listens for Redis clients on a Unix socket. The path has to be UTF-8.
+    pub fn unix_socket(mut self, path: impl AsRef<Path>) -> Self {
+        if path.as_ref().to_str().is_none() && self.wrong.is_none() {
+            self.wrong = Some(("unixsocket".to_owned(), "the path is not UTF-8".to_owned()));
+        }
+        self.config("unixsocket", path.as_ref().display())
     }
 
-    /// The permission bits of the Unix socket's file: what the umask leaves, unless said otherwise.
-    pub fn unix_socket_mode(mut self, mode: u32) -> Self {
-        self.listen.unixsocketperm = Some(mode);
-        self
+    /// The permission bits of the Unix socket's file, 0o777 at most: what the umask leaves, unless said otherwise.
+    pub fn unix_socket_mode(self, mode: u32) -> Self {
+        self.config("unixsocketperm", format_args!("{mode:o}"))
+    }
+
+    /// The password that clients of the listeners have to give (AUTH, HELLO): none unless said otherwise. Calls through
+    /// [`Cache`] need none.
+    pub fn password(self, password: impl Display) -> Self {
+        self.config("requirepass", password)
     }
 
     /// Most connections at a time: 10 000 unless said otherwise. The process's limit of descriptors is not raised.
-    pub fn connections_max(mut self, connections: u32) -> Self {
-        self.settings.maxclients = connections;
-        self
+    pub fn connections_max(self, connections: u32) -> Self {
+        self.config("maxclients", connections)
     }
 
     /// Closes connections that have been silent for so many seconds; 0: never.
-    pub fn connection_timeout_s(mut self, seconds: u32) -> Self {
-        self.timeout_s = seconds;
-        self
+    pub fn connection_timeout_s(self, seconds: u32) -> Self {
+        self.config("timeout", seconds)
     }
 
     /// Starts the shards; returns when each of them serves.
@@ -164,28 +168,28 @@ impl Builder {
     /// # Errors
     /// The first thing that stands in the way, in one sentence that says what to do; nothing is left running.
     pub fn start(self) -> Result<Cache, StartError> {
-        let range = |setting, range| Err(StartError::Setting { setting, range });
-        if !(1..=DATABASES_MAX).contains(&self.settings.databases) {
-            return range("databases", "1 to 65536");
+        if let Some((directive, why)) = self.wrong {
+            return Err(StartError::Config { directive, why });
         }
         if self.queue_slots == 0 {
-            return range("queue_slots", "1 or more");
+            return Err(StartError::Setting { setting: "queue_slots", range: "1 or more" });
         }
-        let layout: Layout = place(self.cpus.as_deref(), self.shards, self.placement, &Machine::here()?)?;
+        self.config.check().map_err(StartError::Contradiction)?;
+        let options = ServerOptions::from_config(self.config);
+        let machine = Machine::here()?;
+        let layout: Layout = place(options.cpus.as_deref(), options.shards, options.placement, &machine)?;
         let shards = layout.cpus.len();
         check_guest(shards)?;
-        let mut listeners = self.listeners(shards)?;
+        let mut listeners = listeners(&options, shards)?;
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shard_plans =
             layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
-        let (databases, word_len_max) = (self.settings.databases, self.settings.proto_max_bulk_len);
+        let settings = options.settings(shards, options.maxclients);
+        let (databases, word_len_max) = (settings.databases, settings.proto_max_bulk_len);
         let plan = ServerPlan {
             shards: shard_plans.collect(),
-            settings: self.settings,
+            settings,
             seed: RandomState::new().hash_one(std::process::id()),
-            timeout_s: self.timeout_s,
-            tcp_keepalive_s: 300,
-            busy_poll: self.busy_poll,
             tenancy: Tenancy::Guest { gate_slots: self.queue_slots },
         };
         let server = Server::start(plan)?;
@@ -194,17 +198,17 @@ impl Builder {
         let router = Router::new(shards as u16, word_len_max);
         Ok(Cache::new(doorway, router, databases, listeners.addresses, running))
     }
+}
 
-    fn listeners(&self, shards: usize) -> Result<Listeners, StartError> {
-        if self.listen.port != 0 || self.listen.unixsocket.is_some() {
-            return Ok(listen(&self.listen, shards)?);
-        }
-        Ok(Listeners {
-            per_shard: (0..shards).map(|_| Vec::new()).collect(),
-            addresses: Vec::new(),
-            unix_file: None,
-            accept: Accept::default(),
-            warning: None,
-        })
+fn listeners(options: &ServerOptions, shards: usize) -> Result<Listeners, StartError> {
+    if options.port != 0 || options.unixsocket.is_some() {
+        return Ok(listen(&options.listen(), shards)?);
     }
+    Ok(Listeners {
+        per_shard: (0..shards).map(|_| Vec::new()).collect(),
+        addresses: Vec::new(),
+        unix_file: None,
+        accept: options.accept,
+        warning: None,
+    })
 }

@@ -97,7 +97,18 @@ pub enum StartError {
     /// A shard failed.
     #[error(transparent)]
     Shards(#[from] ServeError),
-    /// A setting is out of its range.
+    /// A directive is unknown, without effect, or has a value that it does not take.
+    #[error("{directive}: {why}")]
+    Config {
+        /// Which, as it was given.
+        directive: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Two directives contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+    /// A setting that is no directive is out of its range.
     #[error("{setting} is out of range: choose {range}")]
     Setting {
         /// Which.

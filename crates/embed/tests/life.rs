@@ -1,11 +1,13 @@
 //! Start, stop, panics, and what they leave behind in the host. Alone in its process, since it counts what the process has.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use corelane_embed::{Builder, Cache, Error, StartError};
+use corelane_embed::{Builder, Bytes, Cache, Error, StartError};
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
@@ -43,6 +45,7 @@ fn the_host_stays_as_it_was() {
     the_last_handle_ends_the_shards();
     calls_that_were_sent_are_answered_by_a_cache_that_stops();
     sockets_see_the_same_keys();
+    settings_are_those_of_the_server();
     a_start_that_fails_says_why_and_leaves_nothing();
     a_panic_costs_one_shard();
 }
@@ -121,13 +124,57 @@ fn sockets_see_the_same_keys() {
     assert!(!path.exists());
 }
 
+fn settings_are_those_of_the_server() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let builder = Builder::new().shards(2).port(port).connections_max(7).password("a secret");
+    let cache = builder.config("MaxClients", 6).config("slowlog-max-len", "9").start().unwrap();
+    // Calls need no password, and clients do.
+    cache.set("greeting", "hello").wait().unwrap();
+    let shown = |name: &str| cache.execute(&["CONFIG", "GET", name]).wait().unwrap();
+    for (name, value) in [
+        ("maxclients", "6"),
+        ("commandlog-slow-execution-max-len", "9"),
+        ("shards", "2"),
+        ("databases", "16"),
+    ] {
+        assert!(
+            format!("{:?}", shown(name)).contains(&format!("{:?}", Bytes::from(value))),
+            "{:?}",
+            shown(name)
+        );
+    }
+    let mut tcp = TcpStream::connect(cache.addresses()[0]).unwrap();
+    tcp.write_all(b"GET greeting\r\nAUTH wrong\r\nAUTH \"a secret\"\r\nGET greeting\r\nQUIT\r\n").unwrap();
+    let mut replies = String::new();
+    tcp.read_to_string(&mut replies).unwrap();
+    let expected = "-NOAUTH Authentication required.\r\n-WRONGPASS invalid username-password pair or user is disabled.\r\n\
+        +OK\r\n$5\r\nhello\r\n+OK\r\n";
+    assert_eq!(replies, expected);
+    cache.execute(&["CONFIG", "SET", "requirepass", "another"]).wait().unwrap();
+    assert_eq!(cache.get("greeting").wait(), Ok(Some("hello".into())));
+    cache.stop().unwrap();
+}
+
 fn a_start_that_fails_says_why_and_leaves_nothing() {
     let fds = descriptors();
     for (builder, part) in [
-        (Builder::new().shards(0), "--shards 0 is out of range"),
+        (Builder::new().shards(0), "shards: argument must be between 1 and 1024 inclusive"),
+        (Builder::new().shards(2000), "shards: argument must be between 1 and 1024 inclusive"),
         (Builder::new().cpus("x"), "is not a list of CPUs"),
         (Builder::new().queue_slots(0), "queue_slots is out of range"),
-        (Builder::new().databases(0), "databases is out of range"),
+        (Builder::new().databases(0), "databases: argument must be between 1 and 16384 inclusive"),
+        (Builder::new().config("no-such", 1), "no-such: there is no such directive"),
+        (
+            Builder::new().config("maxclients", "x").config("timeout", "y"),
+            "maxclients: argument couldn't be parsed",
+        ),
+        (Builder::new().config("io-threads", 4), "io-threads: it changes nothing in an embedded cache"),
+        (Builder::new().config("loglevel", "debug"), "loglevel: it changes nothing in an embedded cache"),
+        (
+            Builder::new().config("buffer-pool-min", 9).config("buffer-pool-max", 3),
+            "buffer-pool-max is only 3",
+        ),
+        (Builder::new().unix_socket(OsStr::from_bytes(b"/tmp/\xff")), "unixsocket: the path is not UTF-8"),
     ] {
         let error = builder.start().unwrap_err().to_string();
         assert!(error.contains(part), "{error}");

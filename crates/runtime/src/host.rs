@@ -4,7 +4,6 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use thiserror::Error;
 
@@ -67,19 +66,10 @@ impl Host {
         settings.allocator = allocator::in_use();
         settings.server_info.extend(listener_info(&listeners));
         settings.maxclients_max = most_clients(shards);
-        let (timeout_s, tcp_keepalive_s) = (settings.timeout_s, settings.tcp_keepalive_s);
-        let busy_poll = Duration::from_micros(settings.busy_poll_us);
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
-        let plan = ServerPlan {
-            shards: shards.collect(),
-            settings,
-            seed: random_seed(),
-            timeout_s,
-            tcp_keepalive_s,
-            busy_poll,
-            tenancy: Tenancy::Owner,
-        };
+        let plan =
+            ServerPlan { shards: shards.collect(), settings, seed: random_seed(), tenancy: Tenancy::Owner };
         let banner = vec![
             format!(
                 "Linux {}, sockets through io_uring (deferred task work, multishot receive, provided buffers)",

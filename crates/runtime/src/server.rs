@@ -43,12 +43,6 @@ pub struct ServerPlan {
     pub settings: Settings,
     /// Random seed of the process: hash seeds and random choices derive from it.
     pub seed: u64,
-    /// Seconds without traffic after which a connection is closed; 0: never.
-    pub timeout_s: u32,
-    /// Seconds between keep-alive probes; 0: none.
-    pub tcp_keepalive_s: u32,
-    /// How long a shard without work spins before it sleeps.
-    pub busy_poll: Duration,
     /// Whose process it is.
     pub tenancy: Tenancy,
 }
@@ -96,35 +90,8 @@ impl ServerPlan {
         config.settle("port", &address.port().to_string());
         let mut settings = Settings::default();
         settings.apply(config);
-        let plan = Self {
-            shards: plans,
-            settings,
-            seed: 0x5eed,
-            timeout_s: 0,
-            tcp_keepalive_s: 300,
-            busy_poll: Duration::ZERO,
-            tenancy: Tenancy::Owner,
-        };
+        let plan = Self { shards: plans, settings, seed: 0x5eed, tenancy: Tenancy::Owner };
         Ok((plan, address))
-    }
-
-    /// The engines' settings, with what the plan says of sockets. The configuration has it too, so that it survives a CONFIG SET.
-    fn settings(&self) -> Settings {
-        let mut settings = self.settings.clone();
-        let (timeout_s, keepalive_s) = (self.timeout_s, self.tcp_keepalive_s);
-        let busy_poll_us = self.busy_poll.as_micros() as u64;
-        for (name, value) in [
-            ("port", u64::from(settings.port)),
-            ("databases", settings.databases as u64),
-            ("proto-max-bulk-len", settings.proto_max_bulk_len as u64),
-            ("maxclients", settings.maxclients.into()),
-        ] {
-            settings.config.settle(name, &value.to_string());
-        }
-        settings.config.settle("timeout", &timeout_s.to_string());
-        settings.config.settle("tcp-keepalive", &keepalive_s.to_string());
-        settings.config.settle("busy-poll-us", &busy_poll_us.to_string());
-        Settings { timeout_s, tcp_keepalive_s: keepalive_s, busy_poll_us, ..settings }
     }
 }
 
@@ -209,7 +176,7 @@ impl Server {
         let serving = Arc::new(AtomicUsize::new(shards));
         let clock = Clock::new();
         let (ready, started) = mpsc::channel();
-        let settings = plan.settings();
+        let settings = plan.settings;
         let mut server = Self { mesh, doorway, threads: Vec::with_capacity(shards) };
         for (shard, end) in plan.shards.into_iter().zip(ends) {
             let me = end.me();

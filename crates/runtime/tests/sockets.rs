@@ -315,7 +315,7 @@ fn more_than_maxclients_are_told_so() {
 
 #[test]
 fn idle_connections_are_closed_when_asked_for() {
-    let server = Running::with_plan(1, |plan| plan.timeout_s = 1);
+    let server = Running::with_plan(1, |plan| plan.settings.timeout_s = 1);
     let mut client = server.client();
     assert_eq!(client.ask(&[b"PING"]), b"+PONG");
     assert!(client.at_end());

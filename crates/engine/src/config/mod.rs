@@ -211,6 +211,20 @@ impl Config {
         settled.map_or(value, |(_, asked, _)| asked)
     }
 
+    /// Looks whether the values go together.
+    ///
+    /// # Errors
+    /// Which do not, in one sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let (least, most) = (self.number("buffer-pool-min"), self.number("buffer-pool-max"));
+        if least > most {
+            return Err(format!(
+                "buffer-pool-min is {least}, and buffer-pool-max is only {most}: raise the one or lower the other"
+            ));
+        }
+        Ok(())
+    }
+
     /// The directives whose values differ from those in `before`.
     pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'static Directive> + 'a {
         let differ = move |directive: &&Directive| {
