@@ -161,6 +161,92 @@ fn a_file_that_cannot_be_written_stays_as_it_is() {
     client.check("PING", "+PONG\r\n");
 }
 
+/// Arguments, a file on the standard input, and what is said of them.
+const MISTAKES: &[(&[&str], &str, &str)] = &[
+    (&["-"], "timeot 5\n", "corelane: -, line 1: there is no directive timeot; there is timeout\n"),
+    (&["-"], "\nzzzz 5\n", "corelane: -, line 2: there is no directive zzzz; docs/config.md lists them\n"),
+    (&["-"], "timeout x\n", "corelane: -, line 1: timeout: argument couldn't be parsed into an integer\n"),
+    (&["-"], "timeout\n", "corelane: -, line 1: timeout takes one value\n"),
+    (&["-"], "timeout 1 2\n", "corelane: -, line 1: timeout takes one value\n"),
+    (&["-"], "logfile \"x\n", "corelane: -, line 1: a quote is not closed\n"),
+    (&["-"], "appendonly yes\n", "corelane: -, line 1: appendonly: this server writes no append-only file\n"),
+    (
+        &["-"],
+        "rename-command NOSUCH x\n",
+        "corelane: -, line 1: there is no command \"nosuch\" to be renamed\n",
+    ),
+    (
+        &["--maxclients", "0"],
+        "",
+        "corelane: --maxclients 0: maxclients: argument must be between 1 and 4294967295 inclusive\n",
+    ),
+    (
+        &["--buffer-pool-min", "5", "--buffer-pool-max", "4"],
+        "",
+        "corelane: buffer-pool-min is 5, and buffer-pool-max is only 4: raise the one or lower the other\n",
+    ),
+    (&["-"], "logfile \"x\"y\n", "corelane: -, line 1: a closing quote must be followed by a space\n"),
+    (
+        &["-"],
+        "logfile \"\\xff\"\n",
+        "corelane: -, line 1: two hexadecimal digits, 00 to 7f, have to follow \\x\n",
+    ),
+    (&["-"], "bind\n", "corelane: -, line 1: bind takes values\n"),
+    (&["-"], "protected-mode on\n", "corelane: -, line 1: protected-mode: argument must be 'yes' or 'no'\n"),
+    (
+        &["-"],
+        "placement here\n",
+        "corelane: -, line 1: placement: argument(s) must be one of the following: physical, logical, float\n",
+    ),
+    (
+        &["-"],
+        "proto-max-bulk-len 1x\n",
+        "corelane: -, line 1: proto-max-bulk-len: argument must be a memory value\n",
+    ),
+    (
+        &["-"],
+        "unixsocketperm 888\n",
+        "corelane: -, line 1: unixsocketperm: argument couldn't be parsed as an octal number\n",
+    ),
+    (
+        &["-"],
+        "client-output-buffer-limit normal 1 2\n",
+        "corelane: -, line 1: client-output-buffer-limit: Wrong number of arguments in buffer limit configuration.\n",
+    ),
+    (
+        &["-"],
+        "cluster-enabled yes\n",
+        "corelane: -, line 1: cluster-enabled: this server takes no part in clusters\n",
+    ),
+    (
+        &["-"],
+        "rename-command GET\n",
+        "corelane: -, line 1: rename-command takes a command and its new name, or \"\"\n",
+    ),
+    (&["-"], "rename-command GET set\n", "corelane: -, line 1: there is a command \"set\" already\n"),
+    (
+        &["-"],
+        "rename-command GET x\nrename-command SET X\n",
+        "corelane: -, line 2: there is a command \"x\" already\n",
+    ),
+    (
+        &["--cpus", "1-"],
+        "",
+        "corelane: --cpus \"1-\" is not a list of CPUs: write numbers and ranges such as 0-3,8\n",
+    ),
+    (
+        &["--requirepass", "--shards", "2"],
+        "",
+        "corelane: --requirepass needs a value; what follows is --shards\n",
+    ),
+    (&["--port"], "", "corelane: --port needs a value; what follows is --check-config\n"),
+    (
+        &["--requirepass", "top", "secret"],
+        "",
+        "corelane: --requirepass (redacted): requirepass takes one value\n",
+    ),
+];
+
 #[test]
 fn what_makes_no_sense_is_said_in_a_sentence_with_code_2() {
     if server::stand_in() {
@@ -169,50 +255,32 @@ fn what_makes_no_sense_is_said_in_a_sentence_with_code_2() {
     let check = |args: &[&str], input: &str| run(&[args, &["--check-config"]].concat(), input);
     let (code, out, error) = check(&["-", "--maxclients", "5"], "timeout 5\nhash-max-ziplist-entries 100\n");
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "the configuration makes sense\n", ""));
-    for (args, input, sentence) in [
-        (&["-"][..], "timeot 5\n", "corelane: -, line 1: there is no directive timeot; there is timeout\n"),
-        (
-            &["-"],
-            "\nzzzz 5\n",
-            "corelane: -, line 2: there is no directive zzzz; docs/config.md lists them\n",
-        ),
-        (
-            &["-"],
-            "timeout x\n",
-            "corelane: -, line 1: timeout: argument couldn't be parsed into an integer\n",
-        ),
-        (&["-"], "timeout\n", "corelane: -, line 1: timeout takes one value\n"),
-        (&["-"], "timeout 1 2\n", "corelane: -, line 1: timeout takes one value\n"),
-        (&["-"], "logfile \"x\n", "corelane: -, line 1: a quote is not closed\n"),
-        (
-            &["-"],
-            "appendonly yes\n",
-            "corelane: -, line 1: appendonly: this server writes no append-only file\n",
-        ),
-        (
-            &["-"],
-            "rename-command NOSUCH x\n",
-            "corelane: -, line 1: there is no command \"nosuch\" to be renamed\n",
-        ),
-        (
-            &["--maxclients", "0"],
-            "",
-            "corelane: --maxclients 0: maxclients: argument must be between 1 and 4294967295 inclusive\n",
-        ),
-        (
-            &["--buffer-pool-min", "5", "--buffer-pool-max", "4"],
-            "",
-            "corelane: buffer-pool-min is 5, and buffer-pool-max is only 4: raise the one or lower the other\n",
-        ),
-    ] {
+    for (args, input, sentence) in MISTAKES {
         let (code, _, error) = check(args, input);
-        assert_eq!((code, error.as_str()), (Some(2), sentence), "{args:?} {input:?}");
+        assert_eq!((code, error.as_str()), (Some(2), *sentence), "{args:?} {input:?}");
     }
     let (code, _, error) = check(&["no-such-file.conf"], "");
     assert_eq!(code, Some(2));
     assert!(error.starts_with("corelane: cannot read the configuration file no-such-file.conf: "), "{error}");
-    let (code, _, error) = check(&["--no-such-flag", "1"], "");
-    assert_eq!(code, Some(2), "{error}");
+    for args in [&["--no-such-flag", "1"][..], &["one.conf", "two.conf"]] {
+        let (code, _, error) = check(args, "");
+        assert!(code == Some(2) && error.contains("error:"), "{args:?}: {error}");
+    }
+    let dir = server::scratch_dir("includes");
+    let file = dir.join("endless.conf");
+    let path = file.display().to_string();
+    for (lines, sentence) in [
+        (format!("include {path}\n"), "more than 16 files include each other; take out one `include`\n"),
+        ("include /no/such/file\n".to_owned(), "cannot read the configuration file /no/such/file: "),
+    ] {
+        fs::write(&file, lines).expect("a file");
+        let (code, _, error) = check(&[&path], "");
+        assert!(code == Some(2) && error.contains(sentence), "{error}");
+    }
+    fs::write(&file, [0xff, b'\n']).expect("a file");
+    let (code, _, error) = check(&[&path], "");
+    assert!(code == Some(2) && error.contains("stream did not contain valid UTF-8"), "{error}");
+    fs::remove_dir_all(dir).expect("the directory made above");
 }
 
 #[test]

@@ -118,6 +118,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("interrupts", cpus::interrupts),
     ("reuseport", network::reuseport),
     ("listen", network::listen),
+    ("access", network::access),
     ("backlog", network::backlog),
     ("overflows", network::overflows),
 ];

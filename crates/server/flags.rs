@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use corelane_engine::all_commands;
 use corelane_engine::config::{Config, Directive, Kind};
+use corelane_runtime::topology::parse_list;
 
 use crate::config_file::{self, Line};
 
@@ -96,6 +97,13 @@ fn invocation(matches: &ArgMatches) -> Result<Invocation> {
         check_only: matches.get_flag("check-config"),
         idle: Vec::new(),
     };
+    let names = Directive::all().iter().map(|directive| directive.name).chain(["rename-command"]);
+    for name in names.clone() {
+        let values = matches.get_many::<String>(name).unwrap_or_default();
+        if let Some(next) = values.into_iter().find(|value| value.starts_with("--")) {
+            bail!("--{name} needs a value; what follows is {next}");
+        }
+    }
     if let Some(path) = matches.get_one::<String>("FILE") {
         for line in config_file::read(path)? {
             invocation.take(&line).with_context(|| line.place.clone())?;
@@ -104,7 +112,6 @@ fn invocation(matches: &ArgMatches) -> Result<Invocation> {
             std::fs::canonicalize(path).map_or_else(|_| path.clone(), |path| path.display().to_string());
         invocation.config.file = (path != "-").then_some(absolute);
     }
-    let names = Directive::all().iter().map(|directive| directive.name).chain(["rename-command"]);
     for name in names {
         for value in matches.get_many::<String>(name).unwrap_or_default() {
             let (_, words) = config_file::parse_line(&format!("{name} {value}"))?.unwrap_or_default();
@@ -114,12 +121,9 @@ fn invocation(matches: &ArgMatches) -> Result<Invocation> {
             })?;
         }
     }
-    let number = |name| invocation.config.number(name);
-    let (least, most) = (number("buffer-pool-min"), number("buffer-pool-max"));
-    if least > most {
-        bail!(
-            "buffer-pool-min is {least}, and buffer-pool-max is only {most}: raise the one or lower the other"
-        );
+    invocation.config.check().map_err(anyhow::Error::msg)?;
+    if !invocation.config.value("cpus").is_empty() {
+        parse_list(invocation.config.value("cpus"))?;
     }
     Ok(invocation)
 }

@@ -117,6 +117,41 @@ fn json_help_and_usage_errors() {
     assert!(code == Some(2) && text.contains("--no-such-flag"), "{text}");
 }
 
+#[test]
+fn who_may_use_the_server_is_told() {
+    let port = server::free_port().to_string();
+    let dir = server::scratch_dir("access");
+    let file = dir.join("access.conf").display().to_string();
+    std::fs::write(&file, "requirepass secret\n").expect("a file");
+    let mut found = Vec::new();
+    for (mode, words) in [
+        (0o600, &["--bind", "127.0.0.1", "-::1"][..]),
+        (0o600, &["--bind", "*"]),
+        (0o600, &["--bind", "*", "--protected-mode", "no"]),
+        (0o600, &["--requirepass", "secret"]),
+        (0o600, &[&file, "--bind", "*"]),
+        (0o644, &[&file]),
+    ] {
+        std::fs::set_permissions(&file, Permissions::from_mode(mode)).expect("our file");
+        let (_, text) = doctor(&[words, &["--port", &port]].concat(), |_| {});
+        assert!(!text.contains("secret"), "{text}");
+        let (level, what) = line(&text, "access");
+        found.push((level.to_owned(), what.split([' ', ':']).take(4).collect::<Vec<_>>().join(" ")));
+    }
+    let found: Vec<(&str, &str)> =
+        found.iter().map(|(level, what)| (level.as_str(), what.as_str())).collect();
+    let expected = [
+        ("ok", "only this machine is"),
+        ("warn", "there is no password,"),
+        ("warn", "whoever reaches the port"),
+        ("warn", "the password stands on"),
+        ("ok", "clients have to give"),
+        ("warn", "every user of this"),
+    ];
+    assert_eq!(found, expected);
+    std::fs::remove_dir_all(dir).expect("the directory made above");
+}
+
 /// The seccomp profile of docs/deploy allows io_uring, and for Kubernetes leaves out what needs capabilities.
 #[test]
 fn a_seccomp_profile_is_made_of_the_default_one() {
@@ -166,10 +201,13 @@ fn what_docs_deploy_starts_can_be_started() {
         .lines()
         .find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/corelane "))
         .expect("a start");
+    assert!(unit.contains("\nLoadCredential=corelane.conf:/etc/corelane/corelane.conf\n"), "{unit}");
     let port = server::free_port().to_string();
     let dir = server::scratch_dir("unit");
     let socket = dir.join("corelane.sock").display().to_string();
-    let start = start.replace("6379", &port).replace("/run/corelane/corelane.sock", &socket);
+    let config = file("corelane.conf").replace("6379", &port).replace("/run/corelane/corelane.sock", &socket);
+    std::fs::write(dir.join("corelane.conf"), config).expect("a file");
+    let start = start.replace("%d", &dir.display().to_string());
     let (code, text) = doctor(&start.split(' ').collect::<Vec<_>>(), |_| {});
     assert!(code == Some(0) && line(&text, "listen").1.contains(&socket), "{text}");
     let words = file("Containerfile").lines().find_map(|line| line.strip_prefix("CMD ").map(str::to_owned));

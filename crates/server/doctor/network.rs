@@ -1,5 +1,8 @@
 //! Sockets: whether the server may listen where it is told to, and whether connections get through to it.
 
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+
 use corelane_runtime::listen::{self, Accept, ListenError, check_reuse_port};
 
 use super::{Patient, Verdict};
@@ -68,6 +71,43 @@ fn owner(patient: &Patient, port: u16) -> Option<String> {
         }
     }
     None
+}
+
+/// Who may use the server, and who may read its password.
+pub(super) fn access(patient: &Patient) -> Verdict {
+    let config = &patient.options.config;
+    let local = |address: &String| {
+        let address = address.trim_start_matches('-');
+        address == "localhost" || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let exposed = patient.options.port != 0 && !patient.options.bind.iter().all(local);
+    if !config.value("requirepass").is_empty() {
+        return match &config.file {
+            Some(path) if is_readable_by_all(path) => Verdict::warn(format!(
+                "every user of this machine may read {path}, and with it a password: run chmod o-r {path}"
+            )),
+            Some(_) => Verdict::ok("clients have to give a password"),
+            None => Verdict::warn(
+                "the password stands on the command line, where every user of this machine may read it: move requirepass into a \
+                 configuration file",
+            ),
+        };
+    }
+    match (exposed, config.is_on("protected-mode")) {
+        (false, _) => Verdict::ok("only this machine is served"),
+        (true, true) => Verdict::warn(
+            "there is no password, so clients of other machines are refused: set requirepass in a configuration file, or \
+             protected-mode no",
+        ),
+        (true, false) => Verdict::warn(
+            "whoever reaches the port may do anything: set requirepass in a configuration file, unless a firewall or the network \
+             keeps strangers out",
+        ),
+    }
+}
+
+fn is_readable_by_all(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
 
 /// The kernel cuts the queue of connections that wait to be accepted to `somaxconn`, without a word.
