@@ -79,7 +79,9 @@ pub use node::{Faults, Node, NodeConfig};
 pub use pause::Pause;
 pub use rates::{Rates, Sampler};
 pub use session::{Client, ClientCounts, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions, Wait};
-pub use settings::{Allocator, Hooks, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
+pub use settings::{
+    Allocator, Hooks, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
+};
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
 pub use timing::{Ticks, Timing};

@@ -19,7 +19,7 @@ pub struct Settings {
     /// All directives as CONFIG GET shows them.
     pub config: Config,
     /// What the password of the default user is; empty for none (`requirepass`).
-    pub password: Box<[u8]>,
+    pub password: Password,
     /// Whether clients from elsewhere are refused as long as there is no password (`protected-mode`).
     pub protected_mode: bool,
     /// Seconds without traffic after which a client is dropped; 0 for never (`timeout`).
@@ -60,6 +60,24 @@ pub struct Settings {
     pub lfu_log_factor: u32,
     /// Minutes without an access that take one off a counter; 0 for never (`lfu-decay-time`).
     pub lfu_decay_time_minutes: u32,
+}
+
+/// A password, which is not printed.
+#[derive(Clone, Default)]
+pub struct Password(pub Box<[u8]>);
+
+impl std::ops::Deref for Password {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Password {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_empty() { "none" } else { "(redacted)" })
+    }
 }
 
 /// Up to which size collections are kept compact. Lengths in bytes.
@@ -257,7 +275,7 @@ impl Default for Settings {
             output_limits: OutputLimits::default(),
             output_backlog_max: 1 << 20,
             config: Config::default(),
-            password: Box::default(),
+            password: Password::default(),
             protected_mode: true,
             timeout_s: 0,
             tcp_keepalive_s: 300,

@@ -1,7 +1,9 @@
 //! From the configuration's text to the typed fields that the engine works with.
 
 use super::Config;
-use crate::settings::{CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Settings};
+use crate::settings::{
+    CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
+};
 
 fn size(config: &Config, name: &str) -> usize {
     usize::try_from(config.number(name)).unwrap_or(0)
@@ -72,7 +74,7 @@ impl Settings {
         self.lfu_decay_time_minutes = config.number("lfu-decay-time") as u32;
         self.observation = observation(&config);
         self.compact = CompactLimits { seed: self.compact.seed, ..compact(&config) };
-        self.password = config.value("requirepass").as_bytes().into();
+        self.password = Password(config.value("requirepass").as_bytes().into());
         self.protected_mode = config.is_on("protected-mode");
         self.config = config;
     }
@@ -80,7 +82,7 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Directive;
+    use super::super::{Directive, Kind};
     use super::*;
 
     #[test]
@@ -88,6 +90,85 @@ mod tests {
         let mut settings = Settings::default();
         settings.apply(Config::default());
         assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+    }
+
+    /// Directives in force that the program or a command asks the configuration for by name.
+    const BY_NAME: [&str; 13] = [
+        "accept",
+        "availability-zone",
+        "bind",
+        "cpus",
+        "enable-debug-command",
+        "enable-protected-configs",
+        "logfile",
+        "loglevel",
+        "placement",
+        "shards",
+        "tcp-backlog",
+        "unixsocket",
+        "unixsocketperm",
+    ];
+    /// What directives may be set to: the first of these that is valid and not the default is tried.
+    const VALUES: [&str; 15] = [
+        "yes",
+        "no",
+        "1",
+        "2",
+        "2mb",
+        "7",
+        "normal 1 2 3",
+        "5 6",
+        "900 1",
+        "1 2 3",
+        "KEA",
+        "C",
+        "127.0.0.1",
+        "::1",
+        "{port}",
+    ];
+
+    fn another(directive: &Directive) -> String {
+        let candidates = match directive.kind {
+            Kind::Enum(words) | Kind::Words(words) => words,
+            _ => &VALUES,
+        };
+        let differs = |text: &&&str| directive.parse(text).is_ok_and(|value| value != directive.default);
+        candidates.iter().find(differs).map_or_else(String::new, |text| (*text).to_owned())
+    }
+
+    #[test]
+    fn what_is_in_force_reaches_a_field_and_what_is_idle_reaches_none() {
+        let typed = |config: Config| {
+            let mut settings = Settings::default();
+            settings.apply(config);
+            settings.config = Config::default();
+            format!("{settings:?}")
+        };
+        let before = typed(Config::default());
+        for directive in Directive::all().iter().filter(|known| known.alias_of.is_none()) {
+            let mut config = Config::default();
+            let value = another(directive);
+            if config.set(directive, &value).is_err() {
+                assert!(directive.idle, "{directive:?} has but one value");
+                continue;
+            }
+            let reaches = typed(config) != before;
+            assert!(!(directive.idle && reaches), "{} has an effect", directive.name);
+            let read = reaches || BY_NAME.contains(&directive.name);
+            assert!(directive.idle || read, "{} = {value} changes nothing", directive.name);
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_printed() {
+        let mut config = Config::default();
+        for directive in Directive::all().iter().filter(|known| known.secret) {
+            config.set(directive, "hush").unwrap();
+        }
+        let mut settings = Settings::default();
+        settings.apply(config);
+        let printed = format!("{settings:?} {:#?}", settings.config);
+        assert!(!printed.contains("hush") && printed.contains("(redacted)"), "{printed}");
     }
 
     #[test]

@@ -149,7 +149,7 @@ impl Directive {
 }
 
 /// A value for each directive, in its usual form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Config {
     /// As in the table; those of aliases are not used.
     values: Vec<String>,
@@ -159,6 +159,19 @@ pub struct Config {
     pub file: Option<String>,
     /// New names of commands, by their own (`rename-command`); an empty one forbids the command.
     pub renamed: Vec<(String, String)>,
+}
+
+/// What is not as by default; no passwords.
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let default = Self::default();
+        let mut map = f.debug_map();
+        for directive in self.changed_since(&default) {
+            let value = if directive.secret { "(redacted)" } else { self.value_of(directive) };
+            map.entry(&directive.name, &value);
+        }
+        map.entry(&"file", &self.file).entry(&"renamed", &self.renamed).finish()
+    }
 }
 
 impl Default for Config {
