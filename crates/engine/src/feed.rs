@@ -158,23 +158,9 @@ impl Core {
             if ahead.len > 1 {
                 self.warm(session.client.db, &ahead, &data[used..]);
             }
-            let (base, mut in_time) = (used, true);
-            for idx in 0..ahead.len {
-                if !session.can_run(self.shard.settings.output_backlog_max) || !in_time {
-                    break;
-                }
-                let args = Args::new(&data[base + ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
-                used = base + ahead.starts[idx + 1];
-                if args.is_empty() {
-                    session.client.modes.next_command();
-                } else {
-                    self.request_bytes = ahead.request_bytes(idx);
-                    self.shard.timing.place = idx;
-                    self.run_command(peers, session, id, args, now);
-                    in_time = !self.shard.timing.is_over(began);
-                }
-            }
-            self.end_run(&session.client, &ahead, &data[base..], now);
+            let (done, in_time) =
+                self.run_ahead(peers, (&mut *session, id), &ahead, &data[used..], (now, began));
+            used += done;
             if !session.can_run(self.shard.settings.output_backlog_max) {
                 // What was read ahead is read again later, an error too: its reply comes after those that are missing.
                 session.parser = Parser::new();
@@ -212,6 +198,37 @@ impl Core {
         ahead.owned.clear();
         self.ahead = ahead;
         (used, ran)
+    }
+
+    /// Runs the commands that were read ahead from the front of `data`, or as many as the session may and has time for, its
+    /// piece having begun at `began`. Returns how many bytes are done with, and whether there is time for more.
+    #[inline]
+    fn run_ahead(
+        &mut self,
+        peers: &mut Peers<'_>,
+        (session, id): (&mut Session, SessionId),
+        ahead: &Ahead,
+        data: &[u8],
+        (now, began): (Millis, u64),
+    ) -> (usize, bool) {
+        let (mut used, mut in_time) = (0, true);
+        for idx in 0..ahead.len {
+            if !session.can_run(self.shard.settings.output_backlog_max) || !in_time {
+                break;
+            }
+            let args = Args::new(&data[ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
+            used = ahead.starts[idx + 1];
+            if args.is_empty() {
+                session.client.modes.next_command();
+            } else {
+                self.request_bytes = ahead.request_bytes(idx);
+                self.shard.timing.place = idx;
+                self.run_command(peers, session, id, args, now);
+                in_time = !self.shard.timing.is_over(began);
+            }
+        }
+        self.end_run(&session.client, ahead, data, now);
+        (used, in_time)
     }
 
     /// Reads commands ahead; what stopped it, if something did.
