@@ -12,6 +12,7 @@ mod grammar;
 mod introspection;
 mod monitor;
 mod peers;
+mod pubsub;
 mod random;
 mod scan;
 mod secrets;

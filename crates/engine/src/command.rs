@@ -198,6 +198,11 @@ flags! {
     }
 }
 
+impl KeyFlags {
+    /// Only for the way to a shard: COMMAND does not show it.
+    pub const NOT_SHOWN: Self = Self(1 << 15);
+}
+
 /// Where keys stand in the arguments (Redis's key specifications).
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpec {
@@ -341,6 +346,14 @@ impl Command {
     /// The subcommands that clients know of.
     pub const fn shown_subcommands(&self) -> &'static [Self] {
         if self.subcommands_hidden { &[] } else { self.subcommands }
+    }
+
+    /// The key specifications that clients know of.
+    pub const fn shown_keys(&self) -> &'static [KeySpec] {
+        match self.keys {
+            [spec] if spec.flags.has(KeyFlags::NOT_SHOWN) => &[],
+            keys => keys,
+        }
     }
 
     /// Whether `count` arguments, the name included, are as many as it takes.

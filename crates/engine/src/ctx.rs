@@ -12,6 +12,7 @@ use crate::latency_monitor::LatencyPart;
 use crate::memory::ShardMemory;
 use crate::monitor::Watchers;
 use crate::pause::Pause;
+use crate::pubsub::{PubSub, PubSubCounts};
 use crate::rates::{Rates, Sampler};
 use crate::session::{Client, ClientCounts, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
@@ -88,6 +89,8 @@ pub struct Shard {
     pub watchers: Watchers,
     /// CLIENT PAUSE.
     pub pause: Pause,
+    /// Who listens to what.
+    pub(crate) pubsub: PubSub,
     /// What commands want done to connections.
     pub orders: Vec<Order>,
     /// How long commands take here.
@@ -198,6 +201,8 @@ pub struct ShardReport {
     pub clients: ClientCounts,
     /// What it does per second.
     pub rates: Rates,
+    /// Channels and patterns with subscribers.
+    pub(crate) pubsub: PubSubCounts,
     /// The pause of its clients.
     pub pause: Pause,
     /// The process, as this shard knows it.

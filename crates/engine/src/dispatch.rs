@@ -13,6 +13,7 @@ use crate::message::RequestHead;
 use crate::modes::Modes;
 use crate::node::Core;
 use crate::participant::{Origin, Participant};
+use crate::pubsub;
 use crate::session::{Client, CloseWhen, PauseState, Session, SessionId};
 use crate::timing::Answered;
 use corelane_resp::Reply;
@@ -117,7 +118,8 @@ impl Core {
             Some(container) if container.subcommands_hidden => (container.name, None),
             Some(container) => (container.name, Some(command.name)),
         };
-        if self.shard.watchers.any() | self.shard.pause.is_set() {
+        let listens = session.client.modes.has(Modes::SUBSCRIBED);
+        if self.shard.watchers.any() | self.shard.pause.is_set() | listens {
             self.run_watched(peers, session, id, command, args, now);
         } else {
             self.dispatch(peers, session, id, command, args, now);
@@ -156,7 +158,7 @@ impl Core {
         session.client.commands = session.client.commands.wrapping_add_signed(change);
     }
 
-    /// Runs a command while there are monitors, or a pause that may hold it back.
+    /// Runs a command of a client that listens to channels, or while there are monitors, or a pause that may hold it back.
     #[cold]
     pub(crate) fn run_watched(
         &mut self,
@@ -167,6 +169,10 @@ impl Core {
         args: Args<'_>,
         now: Millis,
     ) {
+        if let Some(error) = pubsub::refusal(&session.client, command) {
+            self.count(session, -1);
+            return self.refuse(session, error);
+        }
         if session.client.modes.has(Modes::MONITOR) {
             if command.name == "monitor" {
                 return;
@@ -208,11 +214,19 @@ impl Core {
         }
         let owner = match command.plan {
             Plan::Session(handler) => {
+                if (command.flags.has(Flags::PUBSUB) || session.client.modes.has(Modes::SUBSCRIBED))
+                    && self.holds_for_subscriptions(session, command, args)
+                {
+                    return;
+                }
                 self.answer_command(session, run, |shard, client, reply| {
                     handler(&mut SessionCtx { client, shard, now }, args, reply)
                 });
                 if let Some(until) = session.client.wait.as_ref().and_then(|wait| wait.until) {
                     self.waits.add(until, id);
+                }
+                if session.client.subscriptions.is_some() {
+                    self.after_subscribing(session);
                 }
                 return;
             }

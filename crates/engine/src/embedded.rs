@@ -6,7 +6,7 @@
 //! shards, a pause) and what is counted and watched are the same as for a connection.
 
 use crate::args::Args;
-use crate::command::{Command, Plan};
+use crate::command::{Command, Flags, Plan};
 use crate::commands::{CommandTable, Lookup};
 use crate::coordinator::Coordinator;
 use crate::dispatch::{Peers, needs_all_shards};
@@ -219,7 +219,8 @@ impl std::fmt::Debug for Router {
 fn acts_on_connection(command: &Command) -> bool {
     let stateless = matches!(command.name, "ping" | "echo");
     let in_session = command.group == "connection" && matches!(command.plan, Plan::Session(_));
-    in_session && !stateless || command.name == "monitor"
+    let listens = command.flags.has(Flags::PUBSUB) && matches!(command.plan, Plan::Session(_));
+    in_session && !stateless || listens && command.name != "numpat" || command.name == "monitor"
 }
 
 /// What became of calls.

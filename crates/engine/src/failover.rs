@@ -19,9 +19,10 @@ impl Node {
     pub fn shard_failed(&mut self, failed: ShardId, now: Millis) {
         self.core.failed.push(failed);
         self.core.outboxes[usize::from(failed.0)].recycle();
-        for id in self.sessions.owed() {
+        for id in self.sessions.owed().into_iter().chain(self.subscribing()) {
             self.give_up(id);
         }
+        self.core.shard.pubsub.forget(failed);
         let lost = self.coordinator.with_part_on(failed).map(TxMessage::Lost);
         self.core.local.extend(lost.collect::<Vec<_>>());
         for tx in self.participant.held_for(failed) {

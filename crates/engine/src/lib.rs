@@ -34,6 +34,7 @@ mod monitor;
 mod node;
 mod participant;
 mod pause;
+mod pubsub;
 mod rates;
 pub mod rdb;
 mod reply_order;

@@ -14,6 +14,7 @@ use crate::command::Command;
 use crate::commands::{self, CommandId, CommandNumber};
 use crate::ctx::{PartResult, Payload};
 use crate::journal::Note;
+use crate::pubsub::PubSubMessage;
 use crate::session::SessionId;
 use bytes::Bytes;
 use corelane_resp::{Mark, Proto, Reply, Span};
@@ -36,6 +37,10 @@ pub struct Batch {
     pub monitor_lines: Vec<u8>,
     /// Monitors of the sending shard that have gone, those included that `txs` announces.
     pub monitors_left: u32,
+    /// Subscriptions and published messages; come after everything else.
+    pub(crate) pubsub: Vec<PubSubMessage>,
+    /// Bytes of the published messages among them.
+    pub(crate) post_bytes: usize,
     /// Remarkable commands; come before everything else.
     pub notes: Vec<Note>,
     /// Commands in `requests`.
@@ -76,6 +81,7 @@ impl Batch {
             && self.txs.is_empty()
             && self.monitor_lines.is_empty()
             && self.monitors_left == 0
+            && self.pubsub.is_empty()
             && self.notes.is_empty()
     }
 
@@ -96,6 +102,8 @@ impl Batch {
         self.monitor_lines.clear();
         self.monitor_lines.shrink_to(KEEP_MAX);
         self.monitors_left = 0;
+        self.pubsub.clear();
+        self.post_bytes = 0;
         self.notes.clear();
         self.request_count = 0;
     }

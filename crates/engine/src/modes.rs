@@ -2,7 +2,7 @@
 
 /// The modes a connection is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Modes(u8);
+pub struct Modes(u16);
 
 impl Modes {
     /// None.
@@ -23,10 +23,12 @@ impl Modes {
     pub const MONITOR: Self = Self(1 << 6);
     /// `CLIENT CAPA redirect`: can be sent to another server.
     pub const REDIRECT: Self = Self(1 << 7);
+    /// Listens to channels, or is about to.
+    pub const SUBSCRIBED: Self = Self(1 << 8);
 
-    const MUTING: u8 = Self::REPLY_OFF.0 | Self::SKIP.0;
+    const MUTING: u16 = Self::REPLY_OFF.0 | Self::SKIP.0;
     /// What RESET leaves as it is.
-    const LASTING: u8 = Self::REDIRECT.0;
+    const LASTING: u16 = Self::REDIRECT.0;
 
     /// Whether it is in none.
     #[inline]

@@ -16,6 +16,7 @@ use crate::modes::Modes;
 use crate::monitor::Watchers;
 use crate::participant::Participant;
 use crate::pause::Pause;
+use crate::pubsub::PubSub;
 use crate::rates::Sampler;
 use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions};
 use crate::settings::Settings;
@@ -135,6 +136,7 @@ impl Node {
             process: ProcessInfo::default(),
             watchers: Watchers::new(config.shards),
             pause: Pause::default(),
+            pubsub: PubSub::new(config.me, config.shards),
             orders: Vec::new(),
             sampler: Sampler::default(),
             memory_peak: 0,
@@ -231,6 +233,16 @@ impl Node {
             self.core.shard.watchers.leave();
             self.core.tell_of_left_monitors();
         }
+        if let Some(session) =
+            self.sessions.get_mut(id).filter(|session| session.client.subscriptions.is_some())
+        {
+            let idle = !self.core.shard.has_pubsub_news();
+            self.core.forget_subscriptions(session);
+            if idle {
+                // Nothing but what this connection leaves: no other is concerned.
+                self.step_pubsub();
+            }
+        }
         self.sessions.close(id);
     }
 
@@ -281,6 +293,9 @@ impl Node {
         }
         self.serve(from, &batch, now);
         self.deliver(&mut batch);
+        for message in batch.pubsub.drain(..) {
+            self.on_pubsub(from, message);
+        }
         batch.recycle();
         self.core.recycle(batch);
         self.pump(now);
@@ -312,6 +327,9 @@ impl Node {
         } else if self.participant.has_granted() {
             self.pump(now);
             self.core.shard.timing.stop();
+        }
+        if self.core.shard.has_pubsub_news() {
+            self.pump(now);
         }
         self.run_later(now);
         more | self.participant.has_granted() || !self.core.later.is_empty()
@@ -353,9 +371,10 @@ impl Node {
     pub fn next_deadline(&self, now: Millis) -> Option<Millis> {
         let withheld = (!self.core.withheld.is_empty()).then_some(now + 1);
         let pause = self.core.shard.pause.deadline();
+        let news = self.core.shard.has_pubsub_news().then_some(now);
         let expiry =
             (!self.core.shard.pause.holds_expiry(now)).then(|| self.core.shard.keyspace.next_expiry(now));
-        [expiry.flatten(), withheld, pause, self.core.waits.next()].into_iter().flatten().min()
+        [expiry.flatten(), withheld, pause, news, self.core.waits.next()].into_iter().flatten().min()
     }
 
     /// The command being run; for the report of a panic.
@@ -366,8 +385,8 @@ impl Node {
     /// Whether a session has had more unsent output than the soft limit for as long as that allows; then it is to be closed.
     /// To be asked about once a second.
     pub fn is_over_soft_limit(&mut self, id: SessionId, now: Millis) -> bool {
-        let limit = self.core.shard.settings.output_limits.normal;
         let Some(session) = self.sessions.get_mut(id) else { return false };
+        let limit = self.core.shard.settings.output_limits.of(&session.client);
         if !limit.is_over_soft(session.output_len()) {
             session.over_soft_since = None;
             return false;
@@ -426,6 +445,8 @@ impl Node {
                 self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
             } else if granted < GRANTED_BUDGET && self.run_granted(now) {
                 granted += 1;
+            } else if self.core.shard.has_pubsub_news() {
+                self.step_pubsub();
             } else if self.core.shard.watchers.has_news() {
                 self.core.tell_of_left_monitors();
             } else if !self.core.monitor_lines.is_empty() {
@@ -480,7 +501,8 @@ impl Core {
     #[inline]
     pub(crate) fn after_change(&mut self, session: &mut Session, id: SessionId) {
         let settings = &self.shard.settings;
-        if settings.output_limits.normal.is_over_hard(session.output_len()) && !session.embedded {
+        if settings.output_limits.of(&session.client).is_over_hard(session.output_len()) && !session.embedded
+        {
             if session.client.close.is_none() {
                 self.shard.stats.output_limit_disconnections += 1;
                 let line = session.client.farewell("client-output-buffer-limit");

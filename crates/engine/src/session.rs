@@ -8,6 +8,7 @@ use crate::command::Command;
 use crate::input::Input;
 use crate::keyspace::Millis;
 use crate::modes::Modes;
+use crate::pubsub::Subscriptions;
 use crate::reply_order::ReplyOrder;
 use crate::slot::ShardId;
 use bytes::Bytes;
@@ -28,7 +29,7 @@ const WITHHELD_MAX: usize = 16 << 10;
 const GENERATION_MASK: u32 = (1 << 24) - 1;
 
 /// Names a session: its place in the slab, and how often that place was used before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     /// Place in the slab.
     pub idx: u32,
@@ -96,6 +97,8 @@ pub enum CloseWhen {
 pub struct Client {
     /// Unique in the process, counts up on each shard.
     pub id: u64,
+    /// Its connection, on its shard.
+    pub session: SessionId,
     /// Where it comes from.
     pub peer: Peer,
     /// CLIENT SETNAME.
@@ -128,6 +131,8 @@ pub struct Client {
     pub authenticated: bool,
     /// Set by a command that blocks; no other is run before it is taken away.
     pub wait: Option<Box<Wait>>,
+    /// Channels and patterns it listens to.
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
 }
 
 impl Client {
@@ -469,6 +474,8 @@ pub struct ClientCounts {
     pub blocked: usize,
     /// Of these, those that wait for a limited time.
     pub blocked_for_a_time: usize,
+    /// Those that listen to channels.
+    pub subscribed: usize,
     /// Bytes of the longest input that waits.
     pub input_max: usize,
     /// Bytes of the longest output that waits.
@@ -484,6 +491,7 @@ impl ClientCounts {
                 counts.blocked += 1;
                 counts.blocked_for_a_time += usize::from(wait.until.is_some());
             }
+            counts.subscribed += usize::from(session.client.modes.has(Modes::SUBSCRIBED));
             counts.input_max = counts.input_max.max(session.input_len());
             counts.output_max = counts.output_max.max(session.output_len());
         }
@@ -556,9 +564,13 @@ impl Sessions {
             close: None,
             authenticated: true,
             wait: None,
+            session: SessionId::default(),
+            subscriptions: None,
         };
-        let idx = self.slab.insert((self.generation, Session::new(client))) as u32;
-        SessionId { idx, generation: self.generation }
+        let entry = self.slab.vacant_entry();
+        let id = SessionId { idx: entry.key() as u32, generation: self.generation };
+        entry.insert((self.generation, Session::new(Client { session: id, ..client })));
+        id
     }
 
     /// A session of the embedding program.

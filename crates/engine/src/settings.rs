@@ -2,6 +2,8 @@
 
 use crate::config::Config;
 use crate::events::EventClasses;
+use crate::modes::Modes;
+use crate::session::Client;
 
 /// Settings of the engine, with Redis's names and defaults where Redis has them.
 #[derive(Clone, Debug)]
@@ -174,6 +176,14 @@ pub struct OutputLimits {
     pub replica: OutputLimit,
     /// Of subscribers.
     pub pubsub: OutputLimit,
+}
+
+impl OutputLimits {
+    /// That of a client.
+    #[inline]
+    pub(crate) const fn of(&self, client: &Client) -> OutputLimit {
+        if client.modes.has(Modes::SUBSCRIBED) { self.pubsub } else { self.normal }
+    }
 }
 
 impl Default for OutputLimits {

@@ -18,7 +18,7 @@ impl Slot {
 }
 
 /// One shard; they count from 0.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+#[derive(Copy, Clone, Default, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct ShardId(pub u16);
 
 /// `TABLES[n][b]`: the CRC of byte `b` followed by `n` zero bytes. Eight of them let eight bytes be folded at a time

@@ -6,8 +6,9 @@
 
 use crate::errors::Error;
 use crate::keyspace::Millis;
+use crate::modes::Modes;
 use crate::node::Node;
-use crate::session::SessionId;
+use crate::session::{Client, SessionId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -66,9 +67,10 @@ impl Node {
         self.core.after_change(session, id);
     }
 
-    /// Whether a command blocks this client.
-    pub fn is_blocked(&mut self, id: SessionId) -> bool {
-        self.sessions.get_mut(id).is_some_and(|session| session.client.wait.is_some())
+    /// Whether this client is not idle although it says nothing: a command blocks it, or it listens to channels.
+    pub fn may_be_silent(&mut self, id: SessionId) -> bool {
+        let waits = |client: &Client| client.wait.is_some() || client.modes.has(Modes::SUBSCRIBED);
+        self.sessions.get_mut(id).is_some_and(|session| waits(&session.client))
     }
 
     /// Clients that a command blocks.

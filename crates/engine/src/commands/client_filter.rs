@@ -57,8 +57,10 @@ impl Filters {
 /// One condition.
 enum Filter {
     Ids(Vec<i64>),
-    /// Only the type "normal" exists here.
-    Normal(bool),
+    /// Of the type "pubsub", or not.
+    Listens(bool),
+    /// Of a type that does not exist here.
+    Nobody,
     User(bool),
     Text(fn(&Client) -> String, String),
     MaxAge(u64),
@@ -76,7 +78,9 @@ impl Filter {
         let age = |since: Millis| now.saturating_sub(since) / 1000;
         match self {
             Self::Ids(ids) => ids.contains(&(client.id as i64)),
-            Self::Normal(yes) | Self::User(yes) => *yes,
+            Self::Listens(yes) => client.modes.has(Modes::SUBSCRIBED) == *yes,
+            Self::Nobody => false,
+            Self::User(yes) => *yes,
             // An empty field counts as one that was never set.
             Self::Text(field, wanted) => !wanted.is_empty() && field(client) == *wanted,
             Self::MaxAge(seconds) => age(client.created) >= *seconds,
@@ -141,8 +145,9 @@ fn parse_filter(name: &[u8], value: &[u8], negative: bool, settings: &Settings) 
     let wanted = text(value);
     Ok(match name {
         b"TYPE" => match value.to_ascii_lowercase().as_slice() {
-            b"normal" => Filter::Normal(true),
-            b"master" | b"primary" | b"replica" | b"slave" | b"pubsub" => Filter::Normal(false),
+            b"normal" => Filter::Listens(false),
+            b"pubsub" => Filter::Listens(true),
+            b"master" | b"primary" | b"replica" | b"slave" => Filter::Nobody,
             _ => return Err(Error::echo("ERR Unknown client type '", value, "'")),
         },
         b"USER" if value == b"default" => Filter::User(true),

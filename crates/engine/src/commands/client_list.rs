@@ -7,6 +7,7 @@ use crate::ctx::{Ctx, PartResult, SessionCtx};
 use crate::errors::Error;
 use crate::keyspace::Millis;
 use crate::modes::Modes;
+use crate::pubsub::Kind;
 use crate::session::{Client, CloseWhen, Memory, PauseState, Session};
 use crate::settings::Settings;
 use crate::slot::ShardId;
@@ -21,13 +22,15 @@ pub(super) fn info(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> 
 /// One line of CLIENT LIST: Valkey's fields in its order, then the shard.
 fn describe(client: &Client, memory: Memory, flags: &str, shard: ShardId, now: Millis) -> String {
     let seconds = |since: Millis| now.saturating_sub(since) / 1000;
+    let subscribed =
+        |kind| client.subscriptions.as_ref().map_or(0, |subscriptions| subscriptions.count(kind));
     let command = match client.last_command {
         (name, None) => name.to_owned(),
         (container, Some(sub)) => format!("{container}|{sub}"),
     };
     format!(
-        "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} capa={capa} db={db} sub=0 \
-         psub=0 ssub=0 multi=-1 watch=0 qbuf={qbuf} qbuf-free={free} argv-mem={arguments} multi-mem=0 rbs={room} rbp={room} \
+        "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} capa={capa} db={db} sub={sub} \
+         psub={psub} ssub={ssub} multi=-1 watch=0 qbuf={qbuf} qbuf-free={free} argv-mem={arguments} multi-mem=0 rbs={room} rbp={room} \
          obl={output} oll=0 omem={output} tot-mem={total} events=r cmd={command} user=default redir=-1 resp={resp} \
          lib-name={lib_name} lib-ver={lib_ver} tot-net-in={net_in} tot-net-out={net_out} tot-cmds={commands} shard={shard}\n",
         id = client.id,
@@ -39,6 +42,9 @@ fn describe(client: &Client, memory: Memory, flags: &str, shard: ShardId, now: M
         idle = seconds(client.last_active),
         capa = if client.modes.has(Modes::REDIRECT) { "r" } else { "" },
         db = client.db,
+        sub = subscribed(Kind::Channel),
+        psub = subscribed(Kind::Pattern),
+        ssub = subscribed(Kind::ShardChannel),
         qbuf = memory.input,
         free = memory.input_free,
         arguments = memory.arguments,
@@ -63,6 +69,7 @@ pub(super) fn flags(session: &Session) -> String {
 fn flags_of(client: &Client, pause: PauseState) -> String {
     let letters = [
         ('O', client.modes.has(Modes::MONITOR)),
+        ('P', client.modes.has(Modes::SUBSCRIBED)),
         ('b', pause != PauseState::Running || client.wait.is_some()),
         ('c', client.close == Some(CloseWhen::AfterOutput)),
         ('A', client.close == Some(CloseWhen::Now)),

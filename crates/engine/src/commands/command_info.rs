@@ -2,7 +2,7 @@
 
 use super::{command_docs, help};
 use crate::args::Args;
-use crate::command::{Command, Find, Flags, KeyRange, KeySpec, Plan};
+use crate::command::{Command, Find, Flags, KeyFlags, KeyRange, KeySpec, Plan};
 use crate::commands::all;
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
@@ -252,7 +252,7 @@ fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply)
 /// The command that the arguments make, and where its keys are.
 fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
     let command = lookup(inner).ok_or(Error::text("ERR Invalid command specified"))?;
-    if command.keys.is_empty() {
+    if command.keys.iter().all(|spec| spec.flags.has(KeyFlags::NOT_KEY)) {
         return Err(Error::text("ERR The command has no key arguments"));
     }
     if !command.accepts(inner.len()) {
@@ -332,7 +332,7 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     reply.bulk(name.as_bytes());
     reply.int(command.arity.into());
     write_words(command.flags.names(), reply);
-    let (first, last, step) = match command.keys {
+    let (first, last, step) = match command.shown_keys() {
         [KeySpec { begin, find: Find::Range { last, step }, .. }, rest @ ..] => {
             let last = i64::from(*last) + if *last < 0 { 0 } else { (*begin + rest.len()) as i64 };
             (*begin as i64, last, *step as i64)
@@ -347,8 +347,8 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     for tip in command.tips {
         reply.bulk(tip.as_bytes());
     }
-    reply.set(command.keys.len());
-    for spec in command.keys {
+    reply.set(command.shown_keys().len());
+    for spec in command.shown_keys() {
         describe_keys(spec, reply);
     }
     reply.array(command.shown_subcommands().len());

@@ -66,8 +66,14 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-fn ping(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+fn ping(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     match args.len() {
+        // In RESP2 what a subscriber gets looks like a message.
+        1 | 2 if ctx.client.modes.has(Modes::SUBSCRIBED) && ctx.client.proto == Proto::Resp2 => {
+            reply.array(2);
+            reply.bulk(b"pong");
+            reply.bulk(args.get(1).unwrap_or_default());
+        }
         1 => reply.simple("PONG"),
         2 => reply.bulk(args.at(1)),
         _ => return Err(Error::Arity("ping".into())),

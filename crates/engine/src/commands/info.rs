@@ -70,6 +70,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
         freed,
         clients: ctx.sessions.map(ClientCounts::of).unwrap_or_default(),
         rates: shard.sampler.rates,
+        pubsub: shard.pubsub.counts(),
         pause: shard.pause,
         process: shard.process,
         settings: shard.settings.clone(),

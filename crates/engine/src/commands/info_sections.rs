@@ -64,7 +64,9 @@ pub(super) fn clients(totals: &Totals<'_>, out: &mut String) {
     field(out, "client_recent_max_input_buffer", most(|shard| shard.clients.input_max));
     field(out, "client_recent_max_output_buffer", most(|shard| shard.clients.output_max));
     field(out, "blocked_clients", sum(|shard| shard.clients.blocked));
-    fields(out, ["tracking_clients", "pubsub_clients", "watching_clients"].map(|name| (name, 0)));
+    field(out, "tracking_clients", 0);
+    field(out, "pubsub_clients", sum(|shard| shard.clients.subscribed));
+    field(out, "watching_clients", 0);
     field(out, "clients_in_timeout_table", sum(|shard| shard.clients.blocked_for_a_time));
     fields(
         out,
@@ -148,15 +150,12 @@ pub(super) fn persistence(_: &Totals<'_>, out: &mut String) {
 type Counter = fn(&ShardReport) -> u64;
 
 /// Counters of things that do not exist here: their number is zero.
-const ABSENT: [&str; 17] = [
+const ABSENT: [&str; 14] = [
     "sync_full",
     "sync_partial_ok",
     "sync_partial_err",
     "evicted_keys",
     "evicted_clients",
-    "pubsub_channels",
-    "pubsub_patterns",
-    "pubsubshard_channels",
     "latest_fork_usec",
     "total_forks",
     "migrate_cached_sockets",
@@ -189,6 +188,10 @@ pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
         ("transactions_retried", |shard| shard.stats.transaction_retries),
     ];
     fields(out, sums.map(|(name, of)| (name, totals.sum(of))));
+    field(out, "pubsub_channels", totals.sum(|shard| shard.pubsub.channels as u64));
+    // Every shard knows all of them.
+    field(out, "pubsub_patterns", totals.first.pubsub.patterns);
+    field(out, "pubsubshard_channels", totals.sum(|shard| shard.pubsub.shard_channels as u64));
     let rate = |of: fn(&ShardReport) -> f64| totals.shards.iter().map(|shard| of(shard)).sum::<f64>();
     let (commands, turns) = (rate(|shard| shard.rates.commands), rate(|shard| shard.rates.turns));
     field(out, "instantaneous_ops_per_sec", commands.round() as u64);

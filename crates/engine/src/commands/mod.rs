@@ -28,6 +28,10 @@ mod long_double;
 mod memory;
 mod monitor;
 mod object;
+mod pubsub;
+mod pubsub_info;
+#[cfg(test)]
+mod pubsub_tests;
 mod replication;
 mod scan;
 mod server;
@@ -72,6 +76,8 @@ static FAMILIES: &[&[Command]] = &[
     commandlog::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    pubsub::COMMANDS,
+    pubsub_info::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.

@@ -1,6 +1,7 @@
 //! From the configuration's text to the typed fields that the engine works with.
 
 use super::Config;
+use crate::events::EventClasses;
 use crate::settings::{
     CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
 };
@@ -76,6 +77,7 @@ impl Settings {
         self.compact = CompactLimits { seed: self.compact.seed, ..compact(&config) };
         self.password = Password(config.value("requirepass").as_bytes().into());
         self.protected_mode = config.is_on("protected-mode");
+        self.events = EventClasses::from_letters(config.value("notify-keyspace-events"));
         self.config = config;
     }
 }

@@ -69,6 +69,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "maxmemory-policy",
         "What is counted of accesses, for OBJECT FREQ and OBJECT IDLETIME. Nothing is evicted yet.",
     ),
+    (
+        "notify-keyspace-events",
+        "What is published of keys, on channels: `K` by key, `E` by event; `g$lshztdxemn` for kinds of events, `A` for most.",
+    ),
     ("placement", "One shard per physical core, per CPU, or wherever the scheduler puts them."),
     ("port", "The TCP port; 0 for none."),
     ("protected-mode", "Whether clients of other machines are refused as long as there is no password."),

@@ -164,7 +164,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     Directive::alias("min-slaves-to-write", "min-replicas-to-write"),
     Directive::new("mptcp", Bool, "no").fixed().idle(),
     Directive::new("no-appendfsync-on-rewrite", Bool, "no").idle(),
-    Directive::new("notify-keyspace-events", Special(special::event_classes), "").idle(),
+    Directive::new("notify-keyspace-events", Special(special::event_classes), ""),
     Directive::new("oom-score-adj", Enum(&["no", "yes", "relative", "absolute"]), "no").idle(),
     Directive::new("oom-score-adj-values", Special(special::oom_scores), "0 200 800").idle(),
     Directive::new("pidfile", Text, "").fixed().idle(),

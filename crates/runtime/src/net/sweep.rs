@@ -88,7 +88,7 @@ impl Net {
         let id = connection.id;
         // Who waits for the server is not idle.
         let expired =
-            self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s && !turn.node.is_blocked(id);
+            self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s && !turn.node.may_be_silent(id);
         let abandoned = connection.phase == Phase::Ending && quiet_s >= ENDING_S;
         if expired || abandoned || turn.node.is_over_soft_limit(id, turn.now) {
             return self.close(id, turn);
