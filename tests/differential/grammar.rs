@@ -65,6 +65,18 @@ const GRAMMAR: &[&str] = &[
     "SELECT @d",
     "PING [@v]",
     "ECHO @v",
+    "HSET @k (@h @v)+",
+    "HMSET @k (@h @v)+",
+    "HSETNX @k @h @v",
+    "HGET @k @h",
+    "HMGET @k (@h)+",
+    "HLEN @k",
+    "HSTRLEN @k @h",
+    "HEXISTS @k @h",
+    "HDEL @k (@h)+",
+    "HINCRBY @k @h @n",
+    "HINCRBYFLOAT @k @h @f",
+    "OBJECT ENCODING @k",
     "COMMAND GETKEYS MSET (@k @v)+",
 ];
 
@@ -92,6 +104,7 @@ const VALUES: &[&[u8]] = &[
     b"NX",
     b"EX",
 ];
+const FIELDS: &[&str] = &["f", "g", "7", "", "-1", "007", "field"];
 const NUMBERS: &[&str] =
     &["0", "1", "-1", "3", "100", "-100", "9223372036854775807", "-9223372036854775808", "1.5", "x"];
 const FLOATS: &[&str] = &[
@@ -186,6 +199,7 @@ impl Draw<'_> {
                 }
                 _ => random.pick(VALUES).to_vec(),
             },
+            "h" => text(random, FIELDS),
             "n" => text(random, NUMBERS),
             "f" => text(random, FLOATS),
             "i" => text(random, INDEXES),

@@ -19,7 +19,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
     client|getredir client|trackinginfo client|capa client|help monitor command command|count command|docs command|info command|list command|getkeys info config config|get \
     time debug object object|encoding slowlog slowlog|get slowlog|help slowlog|len slowlog|reset commandlog commandlog|get \
     commandlog|help commandlog|len commandlog|reset latency latency|doctor latency|graph latency|help latency|histogram \
-    latency|history latency|latest latency|reset";
+    latency|history latency|latest latency|reset \
+    hset hsetnx hmset hget hmget hgetall hkeys hvals hlen hstrlen hexists hdel hincrby hincrbyfloat hrandfield hscan";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

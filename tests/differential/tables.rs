@@ -13,6 +13,11 @@ fn strings() {
 }
 
 #[test]
+fn hashes() {
+    check(include_str!("tables/hashes.txt"));
+}
+
+#[test]
 fn keys() {
     check(include_str!("tables/keys.txt"));
 }

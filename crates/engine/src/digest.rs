@@ -3,15 +3,17 @@
 //! A key's digest mixes key, type, value and whether it has a deadline, in this order; a database's is the exclusive or of
 //! its keys' hashed digests, which depends neither on their order nor on the shard they are on.
 
-use crate::keyspace::{Entry, Keyspace, Millis, ScanPosition};
+use crate::keyspace::{Entry, Keyspace, Millis, ScanPosition, ValueRef};
 use crate::slot::{SLOTS, Slot};
+use crate::values::HashRef;
 use sha1_smol::Sha1;
 
 /// A SHA-1 hash, or zeros.
 pub(crate) type Digest = [u8; 20];
 
-/// Valkey's number of the type, big-endian.
+/// Valkey's numbers of the types, big-endian.
 const STRING: [u8; 4] = [0; 4];
+const HASH: [u8; 4] = [0, 0, 0, 4];
 
 fn sha1(bytes: &[u8]) -> Digest {
     Sha1::from(bytes).digest().bytes()
@@ -32,8 +34,19 @@ fn mixed(digest: Digest, bytes: &[u8]) -> Digest {
 
 /// `digest` with what a key holds mixed in.
 pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
-    let digest = mixed(mixed(digest, &STRING), entry.string().unwrap_or_default());
+    let digest = match entry.value() {
+        ValueRef::Hash(hash) => hash_digest(mixed(digest, &HASH), hash),
+        _ => mixed(mixed(digest, &STRING), entry.string().unwrap_or_default()),
+    };
     if entry.expiry().is_some() { xored(digest, b"!!expire!!") } else { digest }
+}
+
+fn hash_digest(mut digest: Digest, hash: HashRef<'_>) -> Digest {
+    hash.for_each(|field, value| {
+        let one = mixed(mixed(Digest::default(), &field.text()), &value.text());
+        digest = xored(digest, &one);
+    });
+    digest
 }
 
 /// One shard's share of the digest of all data, made in steps.

@@ -74,6 +74,7 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
             ("6.2.0", "Added the `SYNC` flushing mode modifier."),
         ],
     ),
+    ("hdel", &[("2.4.0", "Accepts multiple `field` arguments.")]),
     (
         "hello",
         &[
@@ -89,6 +90,7 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
             ),
         ],
     ),
+    ("hset", &[("4.0.0", "Accepts multiple `field` and `value` arguments.")]),
     ("info", &[("7.0.0", "Added support for taking multiple section arguments.")]),
     ("pexpire", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
     ("pexpireat", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),

@@ -312,6 +312,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     found.push(if command.flags.has(Flags::FAST) { "@fast" } else { "@slow" });
     found.extend(match command.group {
         "string" => Some("@string"),
+        "hash" => Some("@hash"),
         "connection" if command.shown_subcommands().is_empty() => Some("@connection"),
         _ => None,
     });

@@ -15,9 +15,13 @@ mod config;
 mod connection;
 mod database;
 mod debug;
+mod element;
+mod element_scan;
 mod expire;
 mod generic;
 mod generic_transfer;
+mod hash;
+mod hash_read;
 mod help;
 mod info;
 mod info_commands;
@@ -78,6 +82,8 @@ static FAMILIES: &[&[Command]] = &[
     memory::COMMANDS,
     pubsub::COMMANDS,
     pubsub_info::COMMANDS,
+    hash::COMMANDS,
+    hash_read::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.

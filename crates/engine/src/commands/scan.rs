@@ -15,9 +15,9 @@ use corelane_resp::{Mark, Reply};
 /// Keys that one step of KEYS looks at.
 const KEYS_STEP: usize = 500;
 /// Keys that one SCAN looks at, however many it is asked for; about half a millisecond.
-const SCAN_STEP_MAX: usize = 4096;
+pub(super) const SCAN_STEP_MAX: usize = 4096;
 /// What SCAN looks at without COUNT.
-const COUNT_DEFAULT: usize = 10;
+pub(super) const COUNT_DEFAULT: usize = 10;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -180,7 +180,7 @@ impl<'a> ScanOptions<'a> {
 }
 
 /// A cursor as Valkey reads it: strictly, or else as C's `strtoull` does.
-fn parse_cursor(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_cursor(text: &[u8]) -> Option<u64> {
     if let Some(number) = parse_int(text) {
         return u64::try_from(number).ok();
     }

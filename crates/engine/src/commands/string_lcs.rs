@@ -5,7 +5,6 @@ use crate::args::Args;
 use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Merge, Plan};
 use crate::ctx::{Ctx, PartResult};
 use crate::errors::Error;
-use crate::settings::Settings;
 use bytes::Bytes;
 use corelane_resp::{Frame, Reply, decode};
 
@@ -21,7 +20,6 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         flags_for: None,
     }],
     plan: Plan::EachShard { part: read, merge: Merge::With(compare) },
-    check: Some(|args: Args<'_>, _: &Settings| Options::parse(args).map(|_| ())),
     since: "7.0.0",
     group: "string",
     summary: "Finds the longest common substring.",
@@ -114,9 +112,11 @@ fn compare(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
             }
         }
     }
-    let options = Options::parse(args).unwrap_or_default();
-    match Table::new(&strings[0], &strings[1], bytes_max) {
-        Ok(table) => table.write(options, reply),
+    // As in Valkey, what the keys hold is looked at before the options are.
+    let table = Options::parse(args)
+        .and_then(|options| Ok((options, Table::new(&strings[0], &strings[1], bytes_max)?)));
+    match table {
+        Ok((options, table)) => table.write(options, reply),
         Err(error) => reply.error_bytes(&error.wire()),
     }
 }

@@ -87,7 +87,7 @@ fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 }
 
 /// Decimal digits of an `i64`, without an allocation.
-fn decimal(value: i64, buffer: &mut [u8; 20]) -> &[u8] {
+pub(super) fn decimal(value: i64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     let mut rest = value.unsigned_abs();
     loop {

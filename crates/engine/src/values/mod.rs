@@ -5,6 +5,7 @@
 //! keys, commands, time or other shards.
 
 mod blob;
+mod fields;
 mod hash;
 mod ints;
 mod list;
@@ -14,6 +15,7 @@ mod sorted_set;
 mod table;
 
 pub use blob::Blob;
+pub use fields::Fields;
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};
 pub use list::{List, ListRef};

@@ -382,13 +382,15 @@ impl Pack {
 
     /// Puts another element in the place of the one at `at`.
     pub fn replace(&mut self, at: usize, element: Element<'_>) {
-        let end = self.as_ref().end_of(at);
-        let mut encoded = Vec::with_capacity(24);
-        encode(element, &mut encoded);
-        if encoded.len() == end - at {
-            self.0[at..end].copy_from_slice(&encoded);
+        let (end, before) = (self.as_ref().end_of(at), self.0.len());
+        encode(element, &mut self.0);
+        let len = self.0.len() - before;
+        if len == end - at {
+            self.0.copy_within(before.., at);
+            self.0.truncate(before);
         } else {
-            self.0.splice(at..end, encoded);
+            self.0[at..].rotate_right(len);
+            self.0.drain(at + len..end + len);
         }
     }
 

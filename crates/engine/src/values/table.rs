@@ -216,8 +216,9 @@ fn field_place(bytes: &[u8]) -> (usize, usize) {
     }
 }
 
+/// The field in the bytes of a [`Pair`].
 #[inline]
-fn field_of(bytes: &[u8]) -> &[u8] {
+pub(super) fn field_of(bytes: &[u8]) -> &[u8] {
     let (len, at) = field_place(bytes);
     &bytes[at..at + len]
 }
