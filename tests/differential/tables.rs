@@ -23,6 +23,11 @@ fn keys() {
 }
 
 #[test]
+fn lists() {
+    check(include_str!("tables/lists.txt"));
+}
+
+#[test]
 fn connection() {
     check(include_str!("tables/connection.txt"));
 }

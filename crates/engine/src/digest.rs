@@ -14,6 +14,7 @@ pub(crate) type Digest = [u8; 20];
 /// Valkey's numbers of the types, big-endian.
 const STRING: [u8; 4] = [0; 4];
 const HASH: [u8; 4] = [0, 0, 0, 4];
+const LIST: [u8; 4] = [0, 0, 0, 1];
 
 fn sha1(bytes: &[u8]) -> Digest {
     Sha1::from(bytes).digest().bytes()
@@ -36,6 +37,9 @@ fn mixed(digest: Digest, bytes: &[u8]) -> Digest {
 pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
     let digest = match entry.value() {
         ValueRef::Hash(hash) => hash_digest(mixed(digest, &HASH), hash),
+        ValueRef::List(list) => {
+            list.iter().fold(mixed(digest, &LIST), |digest, element| mixed(digest, &element.text()))
+        }
         _ => mixed(mixed(digest, &STRING), entry.string().unwrap_or_default()),
     };
     if entry.expiry().is_some() { xored(digest, b"!!expire!!") } else { digest }

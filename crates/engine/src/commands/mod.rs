@@ -28,6 +28,9 @@ mod info_commands;
 mod info_sections;
 mod latency;
 mod latency_report;
+mod list;
+mod list_edit;
+mod list_move;
 mod long_double;
 mod memory;
 mod monitor;
@@ -84,6 +87,9 @@ static FAMILIES: &[&[Command]] = &[
     pubsub_info::COMMANDS,
     hash::COMMANDS,
     hash_read::COMMANDS,
+    list::COMMANDS,
+    list_edit::COMMANDS,
+    list_move::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.

@@ -143,7 +143,7 @@ impl Value {
     }
 
     /// Whether freeing it at once may take long.
-    pub(super) const fn is_large(&self) -> bool {
+    pub(super) fn is_large(&self) -> bool {
         match self {
             Self::String(_) => false,
             Self::Hash(hash) => hash.is_large(),

@@ -1,12 +1,21 @@
 //! Lists: elements in an order, with two ends.
+//!
+//! A short list is one pack, in its key's entry; a longer one is a deque of packs ([`Chunks`]). What OBJECT ENCODING says of
+//! either is a question of its own: `list-max-listpack-size` decides it from the size that the list would have in Valkey.
 
-use super::pack::{Pack, PackRef};
+use super::chunks::{Chunk, Chunks, Limit, listpack_len, listpack_size};
+use super::pack::{Element, Pack, PackRef};
+
+/// Packs of more bytes do not lie in their key's entry, where every change would copy them.
+const PACK_BYTES_MAX: usize = 1024;
 
 /// Elements in an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum List {
     /// Few: one behind the other.
     Pack(Pack),
+    /// Many.
+    Chunks(Box<Chunks>),
 }
 
 /// The same, for reading.
@@ -14,6 +23,24 @@ pub enum List {
 pub enum ListRef<'a> {
     /// Few: one behind the other.
     Pack(PackRef<'a>),
+    /// Many.
+    Chunks(&'a Chunks),
+}
+
+/// Where an element is: in which pack, and where there. Good until the list is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub(super) chunk: usize,
+    pub(super) at: usize,
+}
+
+/// One of a list's ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Its head.
+    Left,
+    /// Its tail.
+    Right,
 }
 
 impl Default for List {
@@ -26,43 +53,313 @@ impl List {
     /// For reading.
     #[inline]
     pub fn as_ref(&self) -> ListRef<'_> {
-        let Self::Pack(pack) = self;
-        ListRef::Pack(pack.as_ref())
+        match self {
+            Self::Pack(pack) => ListRef::Pack(pack.as_ref()),
+            Self::Chunks(chunks) => ListRef::Chunks(chunks),
+        }
     }
 
     /// Bytes on the heap.
     pub fn heap_bytes(&self) -> usize {
-        let Self::Pack(pack) = self;
-        pack.heap_bytes()
+        match self {
+            Self::Pack(pack) => pack.heap_bytes(),
+            Self::Chunks(chunks) => chunks.heap_bytes(),
+        }
     }
 
     /// Whether freeing it at once may take long.
-    pub const fn is_large(&self) -> bool {
-        false
+    pub fn is_large(&self) -> bool {
+        matches!(self, Self::Chunks(chunks) if chunks.count() > 16)
     }
 
-    /// Removes elements for the sake of their memory, each for one of `budget`; true when none is left.
+    /// Removes elements for the sake of their memory, a pack of them for one of `budget`; true when none is left.
     pub fn free_some(&mut self, budget: &mut usize) -> bool {
-        *budget = budget.saturating_sub(1);
+        if let Self::Chunks(chunks) = self
+            && !chunks.free_some(budget)
+        {
+            return false;
+        }
         *self = Self::default();
         true
     }
+
+    /// To be called before elements are added, of so many bytes together; `size` is `list-max-listpack-size`. The list becomes a
+    /// quicklist where its listpack would grow too large.
+    #[inline]
+    pub fn prepare(&mut self, size: i64, more_bytes: usize, more: usize) {
+        let limit = Limit::of(size);
+        match self {
+            Self::Chunks(chunks) => chunks.prepare(limit, more_bytes, more),
+            Self::Pack(pack) => {
+                // Ours is the larger one of the two forms, but for the ends.
+                let bound = pack.as_ref().bytes().len() + 8 + more_bytes;
+                let len = pack.as_ref().len() + more;
+                if limit.is_exceeded(bound, len)
+                    && limit.is_exceeded(listpack_size(pack.as_ref()) + more_bytes, len)
+                {
+                    self.to_chunks().prepare(limit, more_bytes, more);
+                } else if bound + 12 * more > PACK_BYTES_MAX {
+                    self.to_chunks();
+                }
+            }
+        }
+    }
+
+    fn to_chunks(&mut self) -> &mut Chunks {
+        if let Self::Pack(pack) = self {
+            let pack = std::mem::take(pack);
+            *self = Self::Chunks(Box::new(Chunks::from_pack(pack)));
+        }
+        match self {
+            Self::Chunks(chunks) => chunks,
+            Self::Pack(_) => unreachable!("it has just been made one"),
+        }
+    }
+
+    /// Adds an element at an end, for which [`Self::prepare`] was called.
+    #[inline]
+    pub fn push(&mut self, side: Side, text: &[u8], size: i64) {
+        match (self, side) {
+            (Self::Pack(pack), Side::Left) => pack.push_front(Element::of(text)),
+            (Self::Pack(pack), Side::Right) => pack.push_back(Element::of(text)),
+            (Self::Chunks(chunks), _) => chunks.push(side, text, Limit::of(size)),
+        }
+    }
+
+    /// Adds an element before or behind another one; [`Self::prepare`] was called before that was looked for.
+    pub fn insert(&mut self, place: Place, side: Side, text: &[u8], size: i64) {
+        match self {
+            Self::Pack(pack) => {
+                let at = if side == Side::Left { place.at } else { pack.as_ref().end_of(place.at) };
+                pack.insert(at, Element::of(text));
+            }
+            Self::Chunks(chunks) => chunks.insert(place, side, text, Limit::of(size)),
+        }
+    }
+
+    /// Puts another element in the place of one.
+    pub fn replace(&mut self, place: Place, text: &[u8], size: i64) {
+        match self {
+            Self::Pack(pack) => pack.replace(place.at, Element::of(text)),
+            Self::Chunks(chunks) => chunks.replace(place, text, Limit::of(size)),
+        }
+    }
+
+    /// Removes an element; returns where the next one is then.
+    pub fn remove(&mut self, place: Place) -> Option<Place> {
+        match self {
+            Self::Pack(pack) => {
+                pack.remove(place.at, 1);
+                (place.at < pack.as_ref().bytes().len()).then_some(place)
+            }
+            Self::Chunks(chunks) => chunks.remove(place),
+        }
+    }
+
+    /// Removes `count` elements from number `start` on. Packs that go whole are not looked into.
+    pub fn remove_range(&mut self, start: usize, count: usize) {
+        if count == 0 {
+            return;
+        }
+        match self {
+            Self::Pack(pack) => {
+                if let Some(at) = pack.as_ref().nth(start) {
+                    pack.remove(at, count);
+                }
+            }
+            Self::Chunks(chunks) => chunks.remove_range(start, count),
+        }
+    }
+
+    /// To be called after elements were removed or replaced: a quicklist that has become short is a listpack again.
+    #[inline]
+    pub fn shrink(&mut self, size: i64) {
+        if let Self::Chunks(chunks) = self {
+            chunks.shrink(Limit::of(size));
+            if let Some(pack) = chunks.take_short(PACK_BYTES_MAX / 2) {
+                *self = Self::Pack(pack);
+            }
+        }
+    }
 }
 
-impl ListRef<'_> {
+impl<'a> ListRef<'a> {
     /// How many elements it has.
+    #[inline]
     pub fn len(self) -> usize {
-        let Self::Pack(pack) = self;
-        pack.len()
+        match self {
+            Self::Pack(pack) => pack.len(),
+            Self::Chunks(chunks) => chunks.len(),
+        }
     }
 
     /// Whether it has none.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
     /// What OBJECT ENCODING says.
-    pub const fn encoding(self) -> &'static str {
-        "listpack"
+    pub fn encoding(self) -> &'static str {
+        match self {
+            Self::Chunks(chunks) if chunks.is_quick() => "quicklist",
+            _ => "listpack",
+        }
+    }
+
+    fn pack(self, chunk: usize) -> Option<PackRef<'a>> {
+        match self {
+            Self::Pack(pack) => (chunk == 0).then_some(pack),
+            Self::Chunks(chunks) => chunks.get(chunk).map(Chunk::pack),
+        }
+    }
+
+    const fn chunks(self) -> usize {
+        match self {
+            Self::Pack(_) => 1,
+            Self::Chunks(chunks) => chunks.count(),
+        }
+    }
+
+    /// Where element number `idx` is; costs a step for each pack from the nearer end, and for each element in its pack.
+    pub fn place(self, idx: usize) -> Option<Place> {
+        let (chunk, nth) = match self {
+            Self::Pack(_) => (0, idx),
+            Self::Chunks(chunks) => chunks.find(idx)?,
+        };
+        Some(Place { chunk, at: self.pack(chunk)?.nth(nth)? })
+    }
+
+    /// Where the element at an end is.
+    #[inline]
+    pub fn end(self, side: Side) -> Option<Place> {
+        let chunk = if side == Side::Left { 0 } else { self.chunks().checked_sub(1)? };
+        let pack = self.pack(chunk)?;
+        let at = if side == Side::Left { pack.first() } else { pack.last() };
+        Some(Place { chunk, at: at? })
+    }
+
+    /// The element at a place.
+    #[inline]
+    pub fn get(self, place: Place) -> Element<'a> {
+        self.pack(place.chunk).map_or(Element::Bytes(b""), |pack| pack.get(place.at))
+    }
+
+    /// The next place, away from `from`'s side.
+    #[inline]
+    pub fn step(self, place: Place, from: Side) -> Option<Place> {
+        let pack = self.pack(place.chunk)?;
+        let at = if from == Side::Left { pack.next(place.at) } else { pack.prev(place.at) };
+        if let Some(at) = at {
+            return Some(Place { at, ..place });
+        }
+        let chunk = if from == Side::Left { place.chunk + 1 } else { place.chunk.checked_sub(1)? };
+        let pack = self.pack(chunk)?;
+        let at = if from == Side::Left { pack.first() } else { pack.last() };
+        Some(Place { chunk, at: at? })
+    }
+
+    /// The places from one on, away from a side.
+    pub fn places(self, start: Option<Place>, from: Side) -> impl Iterator<Item = Place> + 'a {
+        std::iter::successors(start, move |place| self.step(*place, from))
+    }
+
+    /// The elements in their order.
+    pub fn iter(self) -> impl Iterator<Item = Element<'a>> {
+        self.places(self.end(Side::Left), Side::Left).map(move |place| self.get(place))
+    }
+}
+
+/// Bytes that an element adds to what decides about encodings; an integer's text, which is not kept, none.
+pub fn prepared_bytes(element: Element<'_>) -> usize {
+    match element {
+        Element::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// The size of an element in Valkey's listpack.
+pub(super) fn element_size(text: &[u8]) -> usize {
+    listpack_len(Element::of(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(list: &List) -> Vec<Vec<u8>> {
+        list.as_ref().iter().map(|element| element.text().into_owned()).collect()
+    }
+
+    fn check(list: &List, model: &[Vec<u8>]) -> Result<(), TestCaseError> {
+        let view = list.as_ref();
+        prop_assert_eq!(view.len(), model.len());
+        prop_assert_eq!(&texts(list)[..], model);
+        let backwards = view.places(view.end(Side::Right), Side::Right);
+        let backwards: Vec<_> = backwards.map(|place| view.get(place).text().into_owned()).collect();
+        prop_assert!(backwards.iter().eq(model.iter().rev()));
+        for (idx, text) in model.iter().enumerate() {
+            let place = view.place(idx).expect("it is there");
+            prop_assert_eq!(&*view.get(place).text(), &text[..]);
+        }
+        prop_assert!(view.place(model.len()).is_none());
+        if let List::Chunks(chunks) = list {
+            chunks.check();
+        }
+        Ok(())
+    }
+
+    fn element() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            (-5000..200_000i64).prop_map(|int| int.to_string().into_bytes()),
+            prop::collection::vec(any::<u8>(), 0..90),
+            (100..3000usize).prop_map(|len| vec![b'x'; len]),
+            Just(vec![b'y'; 9000]),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_vector(
+            size in prop_oneof![-5..4i64, Just(100i64)],
+            ops in prop::collection::vec((0..9u8, any::<prop::sample::Index>(), element()), 0..80),
+        ) {
+            let (mut list, mut model) = (List::default(), Vec::<Vec<u8>>::new());
+            for (op, place, text) in ops {
+                let idx = place.index(model.len() + 1);
+                if op < 7 {
+                    list.prepare(size, text.len(), 1);
+                }
+                match (op, list.as_ref().place(idx)) {
+                    (0..=2, _) => { list.push(Side::Right, &text, size); model.push(text); }
+                    (3, _) => { list.push(Side::Left, &text, size); model.insert(0, text); }
+                    (4, Some(at)) => { list.insert(at, Side::Left, &text, size); model.insert(idx, text); }
+                    (5, Some(at)) => { list.insert(at, Side::Right, &text, size); model.insert(idx + 1, text); }
+                    (6, Some(at)) => {
+                        list.replace(at, &text, size);
+                        list.shrink(size);
+                        model[idx] = text;
+                    }
+                    (7, Some(at)) => {
+                        let next = list.remove(at);
+                        model.remove(idx);
+                        let next = next.map(|next| list.as_ref().get(next).text().into_owned());
+                        prop_assert_eq!(next.as_ref(), model.get(idx));
+                        list.shrink(size);
+                    }
+                    (_, Some(_)) => {
+                        let count = (text.len() % 9).min(model.len() - idx);
+                        list.remove_range(idx, count);
+                        model.drain(idx..idx + count);
+                        list.shrink(size);
+                    }
+                    (_, None) => {}
+                }
+                check(&list, &model)?;
+            }
+            while !list.free_some(&mut 1) {}
+            prop_assert!(list.as_ref().is_empty());
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod blob;
 mod fields;
+mod chunks;
 mod hash;
 mod ints;
 mod list;
@@ -16,9 +17,10 @@ mod table;
 
 pub use blob::Blob;
 pub use fields::Fields;
+pub use chunks::{Chunk, Chunks};
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};
-pub use list::{List, ListRef};
+pub use list::{List, ListRef, Place, Side, prepared_bytes};
 pub use pack::{Element, PACK_LEN_MAX, Pack, PackRef};
 pub use set::{Set, SetRef};
 pub use sorted_set::{SortedSet, SortedSetRef};

@@ -29,6 +29,8 @@ const STRING32: u8 = 0xC5;
 const DOUBLE: u8 = 0xC6;
 /// Lengths below this take one byte behind the element.
 const LONG_TAIL: usize = 0xFF;
+/// Bytes around an element's text.
+const ELEMENT_FRAME_MAX: usize = 10;
 /// A pack holds no more elements than its count can say.
 pub const PACK_LEN_MAX: usize = u16::MAX as usize;
 
@@ -224,7 +226,7 @@ impl<'a> PackRef<'a> {
 
     /// The offset behind the element at `at`.
     #[inline]
-    fn end_of(self, at: usize) -> usize {
+    pub fn end_of(self, at: usize) -> usize {
         let body = body_len(self.0, at);
         at + body + tail_len(body)
     }
@@ -360,6 +362,26 @@ impl Pack {
         self.0[..COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
+    /// Prepares for an element whose text has so many bytes, and for some more after it: room grows by an eighth at a time.
+    pub fn make_room(&mut self, text_len: usize) {
+        let more = text_len + ELEMENT_FRAME_MAX;
+        if self.0.capacity() - self.0.len() < more {
+            self.0.reserve_exact(more + self.0.len() / 8);
+        }
+    }
+
+    /// Gives room back if there is much of it.
+    pub fn trim(&mut self) {
+        if self.0.capacity() > 2 * self.0.len() + 64 {
+            self.shrink();
+        }
+    }
+
+    /// Gives room back.
+    pub fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     /// Adds an element at the end. The pack must have room.
     pub fn push_back(&mut self, element: Element<'_>) {
         encode(element, &mut self.0);
@@ -373,11 +395,12 @@ impl Pack {
 
     /// Adds an element before the one at `at`; at the end for the length of the bytes. Returns where the next one is then.
     pub fn insert(&mut self, at: usize, element: Element<'_>) -> usize {
-        let mut encoded = Vec::with_capacity(24);
-        encode(element, &mut encoded);
-        self.0.splice(at..at, encoded.iter().copied());
+        let before = self.0.len();
+        encode(element, &mut self.0);
+        let len = self.0.len() - before;
+        self.0[at..].rotate_right(len);
         self.add_to_count(1);
-        at + encoded.len()
+        at + len
     }
 
     /// Puts another element in the place of the one at `at`.
