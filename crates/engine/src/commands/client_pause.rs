@@ -96,8 +96,8 @@ mod tests {
             // A shorter and laxer pause changes nothing, and has to wait as well.
             assert_eq!(bench.say(clients[1], "CLIENT PAUSE 10 WRITE\nNOSUCH"), "");
             assert_eq!(
-                bench.say(clients[2], "RPUSH\nCLIENT UNPAUSE"),
-                "-ERR unknown command 'RPUSH', with args beginning with: "
+                bench.say(clients[2], "XADD\nCLIENT UNPAUSE"),
+                "-ERR unknown command 'XADD', with args beginning with: "
             );
             bench.now = start + 499;
             assert!(bench.nodes.iter().all(|node| node.next_deadline(start + 499) == Some(start + 500)));

@@ -123,12 +123,13 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         name if name.starts_with("key") || name.ends_with("key") => "key",
         "source" | "destination" => "key",
         "increment" if command.name.ends_with("float") => "double",
+        "timeout" if command.group == "list" => "double",
         "pattern" => "pattern",
         name if name.starts_with("unix-time") => "unix-time",
-        "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "end" | "offset" | "count"
-        | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
+        "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "stop" | "end" | "offset"
+        | "count" | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
         | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id" | "not-client-id"
-        | "not-db" | "maxage" | "idle" | "protover" => "integer",
+        | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len" => "integer",
         _ => "string",
     }
 }

@@ -10,7 +10,6 @@ use crate::events::EventClasses;
 use crate::typed::Missing;
 use crate::values::{Element, List, Side};
 use corelane_resp::Reply;
-use std::io::Write;
 
 const PUSH_COMPLEXITY: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with \
                                multiple arguments.";
@@ -146,11 +145,21 @@ impl Side {
 /// Writes an element as a bulk string.
 pub(super) fn write_element(element: Element<'_>, reply: &mut Reply) {
     let Element::Int(int) = element else { return reply.bulk(&element.text()) };
-    let mut digits = [0; 20];
-    let mut rest = &mut digits[..];
-    write!(rest, "{int}").expect("an i64 has 20 characters at most");
-    let left = rest.len();
-    reply.bulk(&digits[..20 - left]);
+    // An `i64` has a sign and 19 digits at most.
+    let (mut text, mut start, mut rest) = ([0; 20], 20, int.unsigned_abs());
+    loop {
+        start -= 1;
+        text[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if int < 0 {
+        start -= 1;
+        text[start] = b'-';
+    }
+    reply.bulk(&text[start..]);
 }
 
 /// An integer within bounds, or the error that Valkey gives for it.

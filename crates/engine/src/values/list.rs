@@ -97,15 +97,15 @@ impl List {
                 if limit.is_exceeded(bound, len)
                     && limit.is_exceeded(listpack_size(pack.as_ref()) + more_bytes, len)
                 {
-                    self.to_chunks().prepare(limit, more_bytes, more);
+                    self.chunked().prepare(limit, more_bytes, more);
                 } else if bound + 12 * more > PACK_BYTES_MAX {
-                    self.to_chunks();
+                    self.chunked();
                 }
             }
         }
     }
 
-    fn to_chunks(&mut self) -> &mut Chunks {
+    fn chunked(&mut self) -> &mut Chunks {
         if let Self::Pack(pack) = self {
             let pack = std::mem::take(pack);
             *self = Self::Chunks(Box::new(Chunks::from_pack(pack)));
