@@ -5,8 +5,8 @@
 //! keys, commands, time or other shards.
 
 mod blob;
-mod fields;
 mod chunks;
+mod fields;
 mod hash;
 mod ints;
 mod list;
@@ -16,8 +16,8 @@ mod sorted_set;
 mod table;
 
 pub use blob::Blob;
-pub use fields::Fields;
 pub use chunks::{Chunk, Chunks};
+pub use fields::Fields;
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};
 pub use list::{List, ListRef, Place, Side, prepared_bytes};
