@@ -5,7 +5,7 @@ use crate::command::KeyRange;
 use crate::command_stats::CommandStats;
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
-use crate::events::KeyEvent;
+use crate::events::{EventClasses, KeyEvent};
 use crate::journal::{Journal, LogPart};
 use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Lfu, Millis, NewValue};
 use crate::latency_monitor::LatencyPart;
@@ -116,6 +116,7 @@ impl Shard {
             decay_minutes: settings.lfu_decay_time_minutes,
         });
         self.keyspace.access.set_lfu(lfu);
+        self.keyspace.list_expired(settings.events.has(EventClasses::EXPIRED));
         self.timing.apply(&settings.observation);
     }
 }
@@ -344,32 +345,51 @@ impl Ctx<'_> {
     /// The same, and is an access whatever the client wants.
     #[inline]
     pub fn access(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
-        let Shard { keyspace, stats, .. } = &mut *self.shard;
+        let Shard { keyspace, stats, settings, events, .. } = &mut *self.shard;
         let entry = keyspace.find_to_use(self.db, key, self.now);
-        stats.hits += u64::from(entry.is_some());
-        stats.misses += u64::from(entry.is_none());
+        if entry.is_some() {
+            stats.hits += 1;
+        } else {
+            stats.misses += 1;
+            note_miss(settings.events, events, self.db, key);
+        }
         entry
     }
 
     /// The entry of a key, for looking at it from outside: counts a hit or a miss, but is no access.
     #[inline]
     pub fn peek(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
-        let Shard { keyspace, stats, .. } = &mut *self.shard;
+        let Shard { keyspace, stats, settings, events, .. } = &mut *self.shard;
         let entry = keyspace.find(self.db, key, self.now);
-        stats.hits += u64::from(entry.is_some());
-        stats.misses += u64::from(entry.is_none());
+        if entry.is_some() {
+            stats.hits += 1;
+        } else {
+            stats.misses += 1;
+            note_miss(settings.events, events, self.db, key);
+        }
         entry
     }
 
     /// Sets a key's value and deadline.
     #[inline]
     pub fn set(&mut self, key: Key<'_>, value: NewValue<'_>, expiry: Option<Millis>) {
+        if self.shard.settings.events != EventClasses::NONE {
+            return self.set_and_note(key, value, expiry);
+        }
         self.shard.keyspace.set(self.db, key, value, expiry, self.now);
     }
 
     /// Removes a key; true if it was there.
     pub fn remove(&mut self, key: Key<'_>) -> bool {
         self.shard.keyspace.remove(self.db, key, self.now)
+    }
+}
+
+/// Notes that a key that was read is not there.
+#[inline]
+fn note_miss(classes: EventClasses, events: &mut Vec<KeyEvent>, db: usize, key: Key<'_>) {
+    if classes.has(EventClasses::MISSED) {
+        events.push(KeyEvent { class: EventClasses::MISSED, name: "keymiss", db, key: key.bytes.into() });
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
-use crate::keyspace::{Edit, Key, NewValue, Value, ValueRef};
+use crate::keyspace::{Edit, Key, Millis, NewValue, Value, ValueRef};
 use crate::values::{Hash, List, Set, SortedSet};
 
 /// What a change has come to.
@@ -92,8 +92,34 @@ impl Ctx<'_> {
     /// Valkey sends them.
     #[inline]
     pub fn notify(&mut self, class: EventClasses, name: &'static str, key: &[u8]) {
+        self.notify_in(self.db, class, name, key);
+    }
+
+    /// The same for a key of another database.
+    #[inline]
+    pub fn notify_in(&mut self, db: usize, class: EventClasses, name: &'static str, key: &[u8]) {
         if self.shard.settings.events.has(class) {
-            self.shard.events.push(KeyEvent { class, name, db: self.db, key: key.into() });
+            self.shard.note_event(KeyEvent { class, name, db, key: key.into() });
+        }
+    }
+
+    /// Tells that a key that was there has a new deadline, or has gone since that has passed.
+    pub(crate) fn notify_deadline(&mut self, key: Key<'_>, deadline: Millis) {
+        if deadline <= self.now {
+            self.notify(EventClasses::EXPIRED, "expired", key.bytes);
+        } else {
+            self.notify(EventClasses::GENERIC, "expire", key.bytes);
+        }
+    }
+
+    /// Sets a key's value and deadline while events of keys are told: an expired key goes first, and a key that was not there
+    /// is new.
+    #[cold]
+    pub(crate) fn set_and_note(&mut self, key: Key<'_>, value: NewValue<'_>, expiry: Option<Millis>) {
+        let there = self.find(key).is_some();
+        self.shard.keyspace.set(self.db, key, value, expiry, self.now);
+        if !there && expiry.is_none_or(|at| at > self.now) {
+            self.notify(EventClasses::NEW, "new", key.bytes);
         }
     }
 }

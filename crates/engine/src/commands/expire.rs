@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
+use crate::events::EventClasses;
 use crate::keyspace::Millis;
 use corelane_resp::Reply;
 
@@ -186,6 +187,9 @@ fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form
         condition.is_none() || ctx.find(key).is_some_and(|entry| condition.allows(entry.expiry(), deadline));
     let deadline = u64::try_from(deadline).unwrap_or(0);
     let set = allowed && ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, Some(deadline), ctx.now);
+    if set {
+        ctx.notify_deadline(key, deadline);
+    }
     reply.int(set.into());
     Ok(Flow::Done)
 }
@@ -232,6 +236,7 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     let had_deadline = ctx.find(key).is_some_and(|entry| entry.expiry().is_some());
     if had_deadline {
         ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, None, ctx.now);
+        ctx.notify(EventClasses::GENERIC, "persist", key.bytes);
     }
     reply.int(had_deadline.into());
     Ok(Flow::Done)

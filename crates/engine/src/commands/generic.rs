@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
+use crate::events::EventClasses;
 use corelane_resp::Reply;
 
 const REMOVED: &[KeySpec] = &[KeySpec::all_from(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))];
@@ -96,7 +97,13 @@ fn count(
 }
 
 fn remove(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    count(ctx, args, reply, |ctx, key| ctx.remove(key))
+    count(ctx, args, reply, |ctx, key| {
+        let removed = ctx.remove(key);
+        if removed {
+            ctx.notify(EventClasses::GENERIC, "del", key.bytes);
+        }
+        removed
+    })
 }
 
 fn exists(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

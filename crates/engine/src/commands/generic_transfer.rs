@@ -8,6 +8,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
 use crate::errors::Error;
+use crate::events::EventClasses;
 use crate::settings::Settings;
 use corelane_resp::{Mark, Reply};
 
@@ -143,20 +144,28 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
     if ctx.stage == TAKE {
         let key = ctx.key(args.at(SOURCE));
         let entry = ctx.shard.keyspace.take(ctx.db, key, ctx.now);
+        if entry.is_some() {
+            ctx.notify(EventClasses::GENERIC, "rename_from", key.bytes);
+        }
         ctx.payload = entry.map_or(Payload::None, |entry| Payload::Value(entry.detach()));
     } else {
-        put(ctx, args, ctx.db);
+        put(ctx, args, ctx.db, "rename_to");
     }
     Ok(Flow::Done)
 }
 
 /// Puts what an earlier stage has taken under the destination. Where that was nothing, because the source's time came after
 /// it had been looked at, the destination's comes now.
-fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize) {
+fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, event: &'static str) {
     let key = ctx.key(args.at(DESTINATION));
     let keyspace = &mut ctx.shard.keyspace;
     match std::mem::take(&mut ctx.payload) {
-        Payload::Value(content) => keyspace.put(db, key, content, ctx.now),
+        Payload::Value(content) => {
+            keyspace.put(db, key, content, ctx.now);
+            // What was there has been replaced: the key is a new one.
+            ctx.notify_in(db, EventClasses::NEW, "new", key.bytes);
+            ctx.notify_in(db, EventClasses::GENERIC, event, key.bytes);
+        }
         _ => drop(keyspace.take(db, key, ctx.now)),
     }
 }
@@ -228,7 +237,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
         ctx.payload = copy.map_or(Payload::None, Payload::Value);
     } else {
         let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
-        put(ctx, args, target);
+        put(ctx, args, target, "copy_to");
     }
     Ok(Flow::Done)
 }
@@ -244,6 +253,9 @@ fn move_to_db(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Fl
     reply.int(entry.is_some().into());
     if let Some(entry) = entry {
         keyspace.put(target, key, entry.detach(), now);
+        ctx.notify_in(target, EventClasses::NEW, "new", key.bytes);
+        ctx.notify(EventClasses::GENERIC, "move_from", key.bytes);
+        ctx.notify_in(target, EventClasses::GENERIC, "move_to", key.bytes);
     }
     Ok(Flow::Done)
 }

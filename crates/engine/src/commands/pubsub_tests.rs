@@ -153,3 +153,51 @@ fn subscribers_that_do_not_read_are_dropped() {
         assert_eq!(bench.say(other, "PING"), "[\"pong\", \"\"]");
     }
 }
+
+#[test]
+fn expired_keys_are_told_without_anybody_looking() {
+    for shards in SHARDS {
+        let mut bench = Bench::new(shards);
+        let [one, _] = hellos(&mut bench);
+        bench.run("CONFIG SET notify-keyspace-events Ex");
+        bench.say(one, "PSUBSCRIBE *");
+        for key in 0..20 {
+            bench.run(&format!("SET k{key} v PX 100"));
+        }
+        assert_eq!(bench.hear(one), "");
+        bench.now += 1000;
+        // Some turns of the shards, at which they remove what is due.
+        bench.run("PING\nPING");
+        let heard = bench.hear(one);
+        assert_eq!(heard.lines().count(), 20, "{shards} shards: {heard}");
+        assert!(heard.lines().all(|line| line.contains("\"__keyevent@0__:expired\", \"k")), "{heard}");
+    }
+}
+
+#[test]
+fn all_subscribers_see_one_order() {
+    for shards in SHARDS {
+        let mut bench = Bench::new(shards);
+        let listeners: Vec<_> = (0..5).map(|n| bench.connect(n, 200 + n as u16)).collect();
+        for (n, listener) in listeners.iter().enumerate() {
+            bench.say(*listener, if n % 2 == 0 { "HELLO 3\nSUBSCRIBE a" } else { "HELLO 3\nPSUBSCRIBE ?" });
+        }
+        let publishers: Vec<_> = (0..5).map(|n| bench.connect(n, 300 + n as u16)).collect();
+        for round in 0..20 {
+            for (n, publisher) in publishers.iter().enumerate() {
+                bench.send(*publisher, &format!("PUBLISH a {n}:{round}"));
+            }
+        }
+        let order = |heard: String| -> Vec<String> {
+            heard.lines().filter_map(|line| line.rsplit_once(", ")).map(|(_, last)| last.to_owned()).collect()
+        };
+        let first = order(bench.hear(listeners[0]));
+        assert_eq!(first.len(), 100);
+        for listener in &listeners[1..] {
+            assert_eq!(order(bench.hear(*listener)), first, "{shards} shards");
+        }
+        for publisher in publishers {
+            assert_eq!(bench.hear(publisher), vec![":5"; 20].join("\n"));
+        }
+    }
+}

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
+use crate::events::EventClasses;
 use crate::keyspace::NewValue;
 use crate::settings::Settings;
 use corelane_resp::Reply;
@@ -188,6 +189,7 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
         ctx.set(key, args.value(idx + 1), None);
+        ctx.notify(EventClasses::STRING, "set", key.bytes);
     }
     reply.ok();
     Ok(Flow::Done)
@@ -216,7 +218,9 @@ fn decide_msetnx(decide: &mut Decide<'_>) -> Next {
 fn getdel(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     write_string(ctx, args.at(1), reply)?;
     let key = ctx.key(args.at(1));
-    ctx.remove(key);
+    if ctx.remove(key) {
+        ctx.notify(EventClasses::GENERIC, "del", key.bytes);
+    }
     Ok(Flow::Done)
 }
 
@@ -257,6 +261,7 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
             len + tail.len()
         }
     };
+    ctx.notify(EventClasses::STRING, "append", key.bytes);
     reply.int(len as i64);
     Ok(Flow::Done)
 }
@@ -307,6 +312,7 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
         }
         value[offset..end].copy_from_slice(part);
     });
+    ctx.notify(EventClasses::STRING, "setrange", key.bytes);
     reply.int(len.unwrap_or(0).max(end) as i64);
     Ok(Flow::Done)
 }

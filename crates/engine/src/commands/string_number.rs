@@ -5,6 +5,7 @@ use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
+use crate::events::EventClasses;
 use crate::keyspace::{NewValue, StringForm};
 use corelane_resp::Reply;
 
@@ -116,6 +117,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, by: i64) -> Result<
     };
     let new = old.checked_add(by).ok_or(Error::Overflow)?;
     ctx.set(key, NewValue::Slice(decimal(new, &mut [0; 20])), expiry);
+    ctx.notify(EventClasses::STRING, "incrby", key.bytes);
     reply.int(new);
     Ok(Flow::Done)
 }
@@ -138,6 +140,7 @@ fn incrbyfloat(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<F
     ctx.set(key, NewValue::Slice(text.as_bytes()), expiry);
     // Valkey keeps even a whole number as text here.
     ctx.shard.keyspace.set_form(ctx.db, key, StringForm::Text);
+    ctx.notify(EventClasses::STRING, "incrbyfloat", key.bytes);
     reply.bulk(text.as_bytes());
     Ok(Flow::Done)
 }

@@ -5,7 +5,8 @@ use crate::args::{Args, parse_int};
 use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
-use crate::keyspace::Millis;
+use crate::events::EventClasses;
+use crate::keyspace::{Key, Millis, NewValue};
 use crate::settings::Settings;
 use corelane_resp::Reply;
 
@@ -261,10 +262,37 @@ fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result
     Ok(options)
 }
 
+/// Sets a key and tells so; `deadline_given` if the deadline is not the one it had.
+#[inline]
+fn store(
+    ctx: &mut Ctx<'_>,
+    key: Key<'_>,
+    value: NewValue<'_>,
+    deadline: Option<Millis>,
+    deadline_given: bool,
+) {
+    if ctx.shard.settings.events == EventClasses::NONE {
+        return ctx.set(key, value, deadline);
+    }
+    let past = deadline.is_some_and(|at| at <= ctx.now);
+    let there = ctx.find(key).is_some();
+    ctx.set(key, value, deadline);
+    if past {
+        if there {
+            ctx.notify(EventClasses::EXPIRED, "expired", key.bytes);
+        }
+        return;
+    }
+    ctx.notify(EventClasses::STRING, "set", key.bytes);
+    if deadline_given {
+        ctx.notify(EventClasses::GENERIC, "expire", key.bytes);
+    }
+}
+
 fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let key = ctx.key(args.at(1));
     if args.len() == 3 {
-        ctx.set(key, args.value(2), None);
+        store(ctx, key, args.value(2), None, false);
         reply.ok();
         return Ok(Flow::Done);
     }
@@ -289,7 +317,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Err
             Deadline::Keep => old_deadline,
             Deadline::Unsaid | Deadline::Persist => None,
         };
-        ctx.set(key, args.value(2), deadline);
+        store(ctx, key, args.value(2), deadline, matches!(options.deadline, Deadline::At(_)));
     }
     if !options.get {
         if allowed { reply.ok() } else { reply.null() }
@@ -301,7 +329,7 @@ fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
     let key = ctx.key(args.at(1));
     let free = ctx.find(key).is_none();
     if free {
-        ctx.set(key, args.value(2), None);
+        store(ctx, key, args.value(2), None, false);
     }
     reply.int(free.into());
     Ok(Flow::Done)
@@ -317,7 +345,7 @@ fn setex(
     let span = Span { number: args.at(2), unit_ms, relative: true };
     let at = span.resolve(ctx.now, name)?;
     let key = ctx.key(args.at(1));
-    ctx.set(key, args.value(3), Some(at));
+    store(ctx, key, args.value(3), Some(at), true);
     reply.ok();
     Ok(Flow::Done)
 }
@@ -325,7 +353,7 @@ fn setex(
 fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     write_string(ctx, args.at(1), reply)?;
     let key = ctx.key(args.at(1));
-    ctx.set(key, args.value(2), None);
+    store(ctx, key, args.value(2), None, false);
     Ok(Flow::Done)
 }
 
@@ -335,10 +363,15 @@ fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
     let key = ctx.key(args.at(1));
     match options.deadline {
         Deadline::At(at) => {
-            ctx.shard.keyspace.set_expiry(ctx.db, key, Some(at), ctx.now);
+            if ctx.shard.keyspace.set_expiry(ctx.db, key, Some(at), ctx.now) {
+                ctx.notify_deadline(key, at);
+            }
         }
         Deadline::Persist => {
-            ctx.shard.keyspace.set_expiry(ctx.db, key, None, ctx.now);
+            if ctx.find(key).is_some_and(|entry| entry.expiry().is_some()) {
+                ctx.shard.keyspace.set_expiry(ctx.db, key, None, ctx.now);
+                ctx.notify(EventClasses::GENERIC, "persist", key.bytes);
+            }
         }
         Deadline::Unsaid | Deadline::Keep => {}
     }
@@ -391,7 +424,7 @@ fn write_msetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<
             Deadline::Keep => ctx.find(key).and_then(|entry| entry.expiry()),
             Deadline::Unsaid | Deadline::Persist => None,
         };
-        ctx.set(key, args.value(idx + 1), deadline);
+        store(ctx, key, args.value(idx + 1), deadline, matches!(options.deadline, Deadline::At(_)));
     }
     reply.ok();
     Ok(Flow::Done)
@@ -405,6 +438,7 @@ fn delifeq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     };
     if equal {
         ctx.remove(key);
+        ctx.notify(EventClasses::GENERIC, "del", key.bytes);
     }
     reply.int(equal.into());
     Ok(Flow::Done)

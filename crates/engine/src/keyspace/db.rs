@@ -89,6 +89,8 @@ pub(super) struct Counts {
     groups: Box<[u32]>,
     /// Large values of keys that are gone or have another value; to be freed by and by.
     pub(super) large: Vec<Value>,
+    /// Keys whose time has come, where somebody wants to know.
+    pub(super) gone: Option<Vec<Box<[u8]>>>,
 }
 
 impl Counts {
@@ -110,8 +112,16 @@ impl Counts {
 
     /// The same for an entry that nobody needs any more.
     pub(super) fn discard(&mut self, slot: Slot, entry: &mut Entry) {
+        self.note_gone(entry);
         self.subtract(slot, entry);
         self.large.extend(entry.take_large());
+    }
+
+    /// Lists a key whose time has come, if somebody wants to know.
+    pub(super) fn note_gone(&mut self, entry: &Entry) {
+        if let Some(gone) = &mut self.gone {
+            gone.push(entry.key().into());
+        }
     }
 
     /// Lets `change` change an entry.

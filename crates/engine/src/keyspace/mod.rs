@@ -85,6 +85,8 @@ pub struct Keyspace {
     pub access: AccessPolicy,
     /// Keys removed because their time had come.
     pub expired: u64,
+    /// How many of them have been told.
+    expired_told: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
     pub no_touch: bool,
 }
@@ -101,6 +103,7 @@ impl Keyspace {
             expires_actively: true,
             access: AccessPolicy::default(),
             expired: 0,
+            expired_told: 0,
             no_touch: false,
         }
     }
@@ -225,6 +228,7 @@ impl Keyspace {
     pub fn take(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<Entry> {
         let entry = self.dbs[db].remove(key)?;
         if entry.expiry().is_some_and(|at| at <= now) {
+            self.dbs[db].counts.note_gone(&entry);
             self.expired += 1;
             return None;
         }
@@ -294,12 +298,16 @@ impl Keyspace {
 
     /// Empties a database. Its memory is freed by and by (see `free_some`).
     pub fn flush(&mut self, db: usize) {
+        let gone = self.dbs[db].counts.gone.take();
         self.garbage.push(std::mem::take(&mut self.dbs[db]));
+        self.dbs[db].counts.gone = gone;
     }
 
     /// Exchanges two databases.
     pub fn swap(&mut self, a: usize, b: usize) {
         self.dbs.swap(a, b);
+        let gone = self.dbs[a].counts.gone.take();
+        self.dbs[a].counts.gone = std::mem::replace(&mut self.dbs[b].counts.gone, gone);
     }
 
     /// Frees about `budget` entries of flushed databases, or elements of large values; true while more are left.
@@ -334,6 +342,29 @@ impl Keyspace {
             return None;
         }
         self.dbs.iter().filter_map(|db| db.next_expiry(now)).min()
+    }
+
+    /// Whether keys whose time has come are listed for [`Self::take_expired`].
+    pub fn list_expired(&mut self, on: bool) {
+        for db in &mut self.dbs {
+            db.counts.gone = on.then(|| db.counts.gone.take().unwrap_or_default());
+        }
+    }
+
+    /// Whether keys have expired since the last [`Self::take_expired`].
+    #[inline]
+    pub const fn has_expired(&self) -> bool {
+        self.expired != self.expired_told
+    }
+
+    /// Tells which keys have expired, of which database, in the order in which that was noticed.
+    pub fn take_expired(&mut self, mut tell: impl FnMut(usize, Box<[u8]>)) {
+        self.expired_told = self.expired;
+        for (idx, db) in self.dbs.iter_mut().enumerate() {
+            for key in db.counts.gone.iter_mut().flat_map(std::mem::take) {
+                tell(idx, key);
+            }
+        }
     }
 
     /// Keys of flushed databases: how many are still to be freed, and how many have been.

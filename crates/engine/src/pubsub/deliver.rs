@@ -13,7 +13,7 @@ use corelane_resp::{Mark, Proto, Reply};
 impl Node {
     /// Moves what commands have published or asked for to where it goes: other shards, or this one's connections.
     pub(crate) fn step_pubsub(&mut self) {
-        if !self.core.shard.events.is_empty() {
+        if self.core.shard.has_events() {
             self.core.shard.publish_events();
         }
         while let Some((to, message)) = self.core.shard.pubsub.queue.pop_front() {

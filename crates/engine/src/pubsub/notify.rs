@@ -5,8 +5,31 @@ use crate::events::{EventClasses, KeyEvent};
 use crate::execute::shard_of;
 
 impl Shard {
+    /// Notes an event, behind the end of keys whose time has come.
+    #[cold]
+    pub(crate) fn note_event(&mut self, event: KeyEvent) {
+        self.note_expired();
+        self.events.push(event);
+    }
+
+    /// Notes which keys have expired. A look for one of them that found nothing came after that.
+    fn note_expired(&mut self) {
+        let Self { keyspace, events, .. } = self;
+        if !keyspace.has_expired() {
+            return;
+        }
+        keyspace.take_expired(|db, key| {
+            let misses = events.iter().rev().take_while(|event| event.class == EventClasses::MISSED).count();
+            let first = events.len() - misses;
+            let miss = events[first..].iter().position(|event| event.db == db && event.key == key);
+            let place = miss.map_or(events.len(), |miss| first + miss);
+            events.insert(place, KeyEvent { class: EventClasses::EXPIRED, name: "expired", db, key });
+        });
+    }
+
     /// Publishes what has happened to keys, in that order: each channel's owner orders it.
     pub(crate) fn publish_events(&mut self) {
+        self.note_expired();
         let classes = self.settings.events;
         for KeyEvent { name, db, key, .. } in std::mem::take(&mut self.events) {
             let channel = |kind: &str, rest: &[u8]| [format!("__{kind}@{db}__:").as_bytes(), rest].concat();
@@ -27,6 +50,13 @@ impl Shard {
     /// Whether there is something to send to those who listen.
     #[inline]
     pub(crate) fn has_pubsub_news(&self) -> bool {
-        self.pubsub.has_news() || !self.events.is_empty()
+        self.pubsub.has_news() || self.has_events()
+    }
+
+    /// Whether something has happened to keys that is to be told.
+    #[inline]
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+            || self.keyspace.has_expired() && self.settings.events.has(EventClasses::EXPIRED)
     }
 }
