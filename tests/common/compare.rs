@@ -107,6 +107,11 @@ pub(crate) fn same(command: &[Vec<u8>], ours: &Outcome, theirs: &Outcome, slack_
     rule(command).is_some_and(|rule| holds(rule, &ours, &theirs, slack_ms))
 }
 
+/// Whether the replies to a command have to be equal byte for byte.
+pub(crate) fn is_exact(command: &[Vec<u8>]) -> bool {
+    rule(command).is_none()
+}
+
 fn rule(command: &[Vec<u8>]) -> Option<Rule> {
     let given: Vec<String> =
         command.iter().take(2).map(|word| words::name(std::slice::from_ref(word))).collect();

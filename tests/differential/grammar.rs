@@ -98,6 +98,15 @@ const GRAMMAR: &[&str] = &[
     "HINCRBYFLOAT @k @h @f",
     "OBJECT ENCODING @k",
     "COMMAND GETKEYS MSET (@k @v)+",
+    "MULTI",
+    "MULTI",
+    "EXEC",
+    "EXEC",
+    "EXEC",
+    "DISCARD",
+    "WATCH (@k)+",
+    "WATCH (@k)+",
+    "UNWATCH",
 ];
 
 /// The keys all commands share: few, so that they meet; with and without hash tags, empty and binary ones.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::grammar;
 use super::peers::{self, Pace, Peers, Step};
 use super::shrink;
+use crate::common::compare;
 use crate::common::random::Random;
 use crate::common::server::Server;
 use crate::common::words::{self, Command};
@@ -40,8 +41,14 @@ fn sequence(seed: u64, pace: Pace) -> Vec<Command> {
     let mut random = Random::new(seed);
     let now_ms = peers::now_ms();
     let count = 2 + random.below(STEPS_MAX);
-    let commands = (0..count).map(|_| grammar::command(&mut random, now_ms));
-    commands.filter(|command| pace == Pace::OneByOne || words::name(command) != "SCAN").collect()
+    let commands: Vec<Command> = (0..count).map(|_| grammar::command(&mut random, now_ms)).collect();
+    // EXEC's replies are compared as one.
+    let queues = commands.iter().any(|command| words::name(command) == "MULTI");
+    let fits = |command: &Command| {
+        let scans = pace == Pace::Pipelined && words::name(command) == "SCAN";
+        !scans && (!queues || compare::is_exact(command))
+    };
+    commands.into_iter().filter(fits).collect()
 }
 
 fn compare(peers: &Peers, proto: u8, pace: Pace, seed: u64, commands: &[Command]) {
@@ -86,6 +93,8 @@ fn difference(ours: &Server, valkey: &Server, proto: u8, pace: Pace, commands: &
 /// The commands, followed by questions that show the whole state they leave.
 fn with_state(commands: &[Command]) -> Vec<Step> {
     let mut all = commands.to_vec();
+    // The questions are not to be queued.
+    all.push(words::parse("DISCARD"));
     for db in grammar::DATABASES {
         all.push(words::parse(&format!("SELECT {db}")));
         all.push(words::parse("KEYS *"));

@@ -64,6 +64,11 @@ fn configuration() {
 }
 
 #[test]
+fn transactions() {
+    check(include_str!("tables/transactions.txt"));
+}
+
+#[test]
 fn password() {
     // A password that an earlier case has left must not keep out the next: every case ends without one.
     if let Some(peers) = Peers::start() {

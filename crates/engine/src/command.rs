@@ -63,6 +63,8 @@ pub enum Plan {
         /// Runs stage 1, 2, … on the shards that `decide` names.
         write: Handler,
     },
+    /// Runs what has been queued since MULTI.
+    Exec,
     /// The command is a container of subcommands.
     Container,
 }
@@ -85,6 +87,8 @@ pub enum Merge {
 pub enum Scope {
     /// Intents on its keys.
     Keys,
+    /// The same, also where all of them are on one shard: that is told which client has asked (WATCH).
+    Watch,
     /// Intents on every shard as a whole: the database as one value (DBSIZE, FLUSHALL, KEYS).
     Whole,
     /// The same, and alone: it changes every shard's settings (CONFIG SET).

@@ -3,14 +3,15 @@
 //! docs/transactions.md tells the protocol and why it is strictly serializable, free of deadlock and of starvation.
 
 use crate::args::{Args, OwnedArgs};
-use crate::command::{Command, Plan};
+use crate::command::{Command, Plan, Scope};
 use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard, write_error};
 use crate::dispatch::needs_all_shards;
+use crate::exec::Exec;
 use crate::execute::{merge_parts, shard_of};
 use crate::failover::SHARD_FAILED;
 use crate::journal::Ended;
 use crate::keyspace::Millis;
-use crate::message::{LockRequest, TxId, TxMessage};
+use crate::message::{LockRequest, TxId, TxMessage, Wanted};
 use crate::modes::Modes;
 use crate::node::Node;
 use crate::session::{Client, SessionId};
@@ -31,34 +32,39 @@ enum Phase {
 }
 
 /// One shard's part in a transaction.
-struct Part {
-    shard: ShardId,
-    keys: Vec<u32>,
+pub(crate) struct Part {
+    pub(crate) shard: ShardId,
+    pub(crate) keys: Vec<u32>,
     locked: bool,
     result: PartResult,
 }
 
-struct Tx {
-    id: TxId,
-    session: SessionId,
-    client_id: u64,
-    command: &'static Command,
+/// A command over several shards, or a transaction.
+pub(crate) struct Tx {
+    pub(crate) id: TxId,
+    pub(crate) session: SessionId,
+    pub(crate) client_id: u64,
+    pub(crate) command: &'static Command,
     db: u16,
-    proto: Proto,
+    pub(crate) proto: Proto,
     no_touch: bool,
-    args: OwnedArgs,
+    pub(crate) args: OwnedArgs,
     /// As it arrived.
     request_bytes: usize,
     /// In ascending order of shards.
-    parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
     phase: Phase,
     /// Answers still to come.
-    awaited: usize,
+    pub(crate) awaited: usize,
     refused: bool,
     /// What its parts took so far, all shards together, in nanoseconds.
-    ns: u64,
+    pub(crate) ns: u64,
     /// The parts that the stage under way runs on.
     active: Vec<usize>,
+    /// The commands of a transaction.
+    pub(crate) exec: Option<Box<Exec>>,
+    /// The transaction that it belongs to, and its place there.
+    parent: Option<(TxId, usize)>,
 }
 
 /// The transactions of one shard's clients.
@@ -76,8 +82,8 @@ impl Coordinator {
     }
 
     /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
-    pub(crate) fn sole_owner(&self, shard: &Shard, command: &Command, args: Args<'_>) -> Option<ShardId> {
-        if needs_all_shards(command) {
+    pub(crate) fn sole_owner(shard: &Shard, command: &Command, args: Args<'_>) -> Option<ShardId> {
+        if needs_all_shards(command) || command.scope == Scope::Watch {
             return None;
         }
         // Without proper keys the command fails the same way wherever it runs.
@@ -97,17 +103,64 @@ impl Coordinator {
         args: OwnedArgs,
         request_bytes: usize,
     ) -> Vec<(ShardId, TxMessage)> {
+        let who = (session, client.id);
+        let circumstances = (client.db, client.proto, client.modes);
+        let parts = Self::divide(shard, command, args.args());
+        let tx = self.new_tx(shard, who, (command, args, request_bytes), circumstances, parts);
+        self.announce(tx)
+    }
+
+    /// The same for a command of a transaction, which holds the intents.
+    pub(crate) fn start_within(
+        &mut self,
+        shard: &Shard,
+        parent: &Tx,
+        at: usize,
+        (command, args, request_bytes): (&'static Command, OwnedArgs, usize),
+        circumstances: (usize, Proto, Modes),
+    ) -> Vec<(ShardId, TxMessage)> {
+        let parts = Self::divide(shard, command, args.args());
+        let who = (parent.session, parent.client_id);
+        let mut tx = self.new_tx(shard, who, (command, args, request_bytes), circumstances, parts);
+        tx.parent = Some((parent.id, at));
+        self.announce(tx)
+    }
+
+    /// A transaction; its messages are still to be sent.
+    pub(crate) fn begin(
+        &mut self,
+        shard: &Shard,
+        session: SessionId,
+        command: &'static Command,
+        client: &Client,
+        args: OwnedArgs,
+        exec: Box<Exec>,
+    ) -> Tx {
+        let parts = exec.shards().map(|shard| Part::new(shard, Vec::new())).collect();
+        let circumstances = (client.db, client.proto, client.modes);
+        let mut tx = self.new_tx(shard, (session, client.id), (command, args, 0), circumstances, parts);
+        tx.exec = Some(exec);
+        tx
+    }
+
+    fn new_tx(
+        &mut self,
+        shard: &Shard,
+        (session, client_id): (SessionId, u64),
+        (command, args, request_bytes): (&'static Command, OwnedArgs, usize),
+        (db, proto, modes): (usize, Proto, Modes),
+        parts: Vec<Part>,
+    ) -> Tx {
         let id = TxId { coordinator: shard.me, number: self.next };
         self.next += 1;
-        let parts = divide(shard, command, args.args());
-        let tx = Tx {
+        Tx {
             id,
             session,
-            client_id: client.id,
+            client_id,
             command,
-            db: client.db as u16,
-            proto: client.proto,
-            no_touch: client.modes.has(Modes::NO_TOUCH),
+            db: db as u16,
+            proto,
+            no_touch: modes.has(Modes::NO_TOUCH),
             args,
             request_bytes,
             awaited: parts.len(),
@@ -116,39 +169,62 @@ impl Coordinator {
             refused: false,
             ns: 0,
             active: Vec::new(),
-        };
-        let messages = tx.parts.iter().map(|part| (part.shard, tx.lock(id, part, false))).collect();
-        self.txs.insert(id.number, tx);
+            exec: None,
+            parent: None,
+        }
+    }
+
+    fn announce(&mut self, tx: Tx) -> Vec<(ShardId, TxMessage)> {
+        let messages = tx.parts.iter().map(|part| (part.shard, tx.lock(part, false))).collect();
+        self.put(tx);
         messages
+    }
+
+    pub(crate) fn put(&mut self, tx: Tx) {
+        self.txs.insert(tx.id.number, tx);
+    }
+
+    pub(crate) fn take(&mut self, id: TxId) -> Option<Tx> {
+        self.txs.remove(&id.number)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TxId) -> Option<&mut Tx> {
+        self.txs.get_mut(&id.number)
+    }
+
+    /// Which shard owns which keys of a command; all shards, if it is for all.
+    pub(crate) fn divide(shard: &Shard, command: &Command, args: Args<'_>) -> Vec<Part> {
+        let mut keys_of: Vec<Vec<u32>> = vec![Vec::new(); usize::from(shard.slots.shards())];
+        if let Some(range) = command.key_range(args) {
+            for idx in range.indices() {
+                keys_of[usize::from(shard_of(shard, args.at(idx)).0)].push(idx as u32);
+            }
+        }
+        let all = needs_all_shards(command);
+        let parts = keys_of.into_iter().enumerate().filter(|(_, keys)| all || !keys.is_empty());
+        parts.map(|(idx, keys)| Part::new(ShardId(idx as u16), keys)).collect()
     }
 }
 
-/// Which shard owns which keys of a command; all shards, if it is for all.
-fn divide(shard: &Shard, command: &Command, args: Args<'_>) -> Vec<Part> {
-    let mut keys_of: Vec<Vec<u32>> = vec![Vec::new(); usize::from(shard.slots.shards())];
-    if let Some(range) = command.key_range(args) {
-        for idx in range.indices() {
-            keys_of[usize::from(shard_of(shard, args.at(idx)).0)].push(idx as u32);
-        }
+impl Part {
+    fn new(shard: ShardId, keys: Vec<u32>) -> Self {
+        Self { shard, keys, locked: false, result: PartResult::default() }
     }
-    let all = needs_all_shards(command);
-    keys_of
-        .into_iter()
-        .enumerate()
-        .filter(|(_, keys)| all || !keys.is_empty())
-        .map(|(idx, keys)| Part {
-            shard: ShardId(idx as u16),
-            keys,
-            locked: false,
-            result: PartResult::default(),
-        })
-        .collect()
 }
 
 impl Tx {
-    fn lock(&self, tx: TxId, part: &Part, wait: bool) -> TxMessage {
-        TxMessage::Lock(Box::new(LockRequest {
-            tx,
+    pub(crate) fn lock(&self, part: &Part, wait: bool) -> TxMessage {
+        TxMessage::Lock(Box::new(self.lock_request(part, wait)))
+    }
+
+    pub(crate) fn lock_request(&self, part: &Part, wait: bool) -> LockRequest {
+        let wanted = match (&self.exec, self.parent) {
+            (Some(exec), _) => exec.wanted(part.shard, None),
+            (None, Some(_)) => Wanted::Covered,
+            (None, None) => Wanted::Usual,
+        };
+        LockRequest {
+            tx: self.id,
             wait,
             command: self.command,
             db: self.db,
@@ -157,7 +233,13 @@ impl Tx {
             no_touch: self.no_touch,
             args: self.args.clone(),
             keys: part.keys.clone(),
-        }))
+            wanted,
+        }
+    }
+
+    /// Whether a shard has found that a watched key has changed.
+    fn has_seen_change(&self) -> bool {
+        self.exec.is_some() && self.parts.iter().any(|part| part.locked && part.result.failed)
     }
 
     fn part_mut(&mut self, shard: ShardId) -> &mut Part {
@@ -189,6 +271,9 @@ impl Node {
         if tx.awaited != 0 {
             return;
         }
+        if tx.has_seen_change() {
+            return self.refuse_exec(id, now);
+        }
         let next = match tx.phase {
             Phase::Announced if tx.refused => {
                 self.core.shard.stats.transaction_retries += 1;
@@ -205,7 +290,7 @@ impl Node {
         let Some(next) = next else { return self.locked(id, now) };
         tx.phase = Phase::Ordered(next);
         tx.awaited = 1;
-        let message = tx.lock(id, &tx.parts[next], true);
+        let message = tx.lock(&tx.parts[next], true);
         self.core.send(tx.parts[next].shard, message);
     }
 
@@ -213,6 +298,7 @@ impl Node {
     fn locked(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         match tx.command.plan {
+            Plan::Exec => self.advance(id, now),
             Plan::EachShard { .. } if tx.command.is_exclusive() => {
                 tx.phase = Phase::Running(1);
                 tx.awaited = tx.parts.len();
@@ -274,7 +360,7 @@ impl Node {
     }
 
     /// A shard that takes part has failed: no further answer counts.
-    pub(crate) fn on_lost(&mut self, id: TxId) {
+    pub(crate) fn on_lost(&mut self, id: TxId, now: Millis) {
         let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
         for part in &tx.parts {
             self.core.send(part.shard, TxMessage::Release(id));
@@ -282,7 +368,7 @@ impl Node {
         let mut reply = Reply::new(tx.proto);
         write_error(&SHARD_FAILED, &mut reply);
         self.core.shard.stats.count_error(&reply.buf);
-        self.answer_transaction(tx.session, &mut reply);
+        self.answer_tx(&tx, reply, now);
     }
 
     /// Answers the client, and lets go of what is still held.
@@ -294,7 +380,7 @@ impl Node {
                 self.core.send(part.shard, TxMessage::Release(id));
             }
         }
-        let mut reply = reply.unwrap_or_else(|| {
+        let reply = reply.unwrap_or_else(|| {
             let results: Vec<PartResult> =
                 tx.parts.iter_mut().map(|part| std::mem::take(&mut part.result)).collect();
             let mut reply = Reply::new(tx.proto);
@@ -304,6 +390,24 @@ impl Node {
             reply
         });
         self.account(&tx, &reply, now);
+        self.answer_tx(&tx, reply, now);
+    }
+
+    /// Gives a reply to whom it is for.
+    pub(crate) fn answer_tx(&mut self, tx: &Tx, mut reply: Reply, now: Millis) {
+        if let Some((parent, at)) = tx.parent {
+            return self.on_child_finished(parent, at, reply, now);
+        }
+        if let Some(session) = self.sessions.get_mut(tx.session) {
+            if tx.exec.is_some() {
+                session.client.discard_transaction(&mut self.core.shard);
+            }
+        } else if tx.command.scope == Scope::Watch {
+            // It has ended before its watches came to be.
+            for part in &tx.parts {
+                self.core.send(part.shard, TxMessage::Unwatch(tx.client_id));
+            }
+        }
         self.answer_transaction(tx.session, &mut reply);
     }
 
@@ -318,7 +422,7 @@ impl Node {
     }
 
     /// Counts a command over several shards, once: its time is that of all its parts, and of making one reply of theirs.
-    fn account(&mut self, tx: &Tx, reply: &Reply, now: Millis) {
+    pub(crate) fn account(&mut self, tx: &Tx, reply: &Reply, now: Millis) {
         let answered = Answered::since(reply, Mark::default(), 0);
         let core = &mut self.core;
         if answered.failed {

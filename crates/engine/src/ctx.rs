@@ -1,6 +1,7 @@
 //! What a handler is given: the shard and the request's circumstances. And what the parts of a command exchange.
 
 use crate::args::Args;
+use crate::client_counts::ClientCounts;
 use crate::command::KeyRange;
 use crate::command_stats::CommandStats;
 use crate::digest::DatasetDigest;
@@ -14,11 +15,12 @@ use crate::monitor::Watchers;
 use crate::pause::Pause;
 use crate::pubsub::{PubSub, PubSubCounts};
 use crate::rates::{Rates, Sampler};
-use crate::session::{Client, ClientCounts, CloseWhen, SessionId, Sessions};
+use crate::session::{Client, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::Timing;
+use crate::transaction::Unwatched;
 use corelane_resp::{Mark, Reply};
 use std::collections::VecDeque;
 
@@ -105,6 +107,8 @@ pub struct Shard {
     pub host_requests: VecDeque<HostRequest>,
     /// What has happened to keys, where somebody wants to know.
     pub events: Vec<KeyEvent>,
+    /// Clients that watch no keys any longer, and where they did.
+    pub unwatched: Vec<Unwatched>,
 }
 
 impl Shard {
@@ -200,6 +204,8 @@ pub struct ShardReport {
     pub freed: u64,
     /// Its connections.
     pub clients: ClientCounts,
+    /// Keys that clients of any shard watch, each once.
+    pub watched_keys: usize,
     /// What it does per second.
     pub rates: Rates,
     /// Channels and patterns with subscribers.
@@ -305,7 +311,7 @@ pub struct Ctx<'a> {
     pub shard: &'a mut Shard,
     /// The connections of this shard; only for commands with `Scope::Nothing`.
     pub sessions: Option<&'a Sessions>,
-    /// The asking client's number, where `sessions` is given.
+    /// The asking client's number, where `sessions` is given and for `Scope::Watch`.
     pub client_id: u64,
     /// The selected database.
     pub db: usize,
@@ -401,6 +407,8 @@ pub struct SessionCtx<'a> {
     pub shard: &'a mut Shard,
     /// The time.
     pub now: Millis,
+    /// Whether it may make its client wait; not in a transaction.
+    pub may_block: bool,
 }
 
 /// Writes an error as a reply. Whoever completes a command's reply counts it.

@@ -2,7 +2,7 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::{Command, Flags, Plan, Scope};
-use crate::commands::Lookup;
+use crate::commands::{self, Lookup};
 use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
 use crate::errors::Error;
@@ -16,6 +16,7 @@ use crate::participant::{Origin, Participant};
 use crate::pubsub;
 use crate::session::{Client, CloseWhen, PauseState, Session, SessionId};
 use crate::timing::Answered;
+use crate::transaction::Queued;
 use corelane_resp::Reply;
 
 impl Core {
@@ -54,7 +55,7 @@ impl Core {
 
     /// The same for a command that ends with this reply: takes its time.
     #[inline]
-    fn answer_command(
+    pub(crate) fn answer_command(
         &mut self,
         session: &mut Session,
         (command, args, now): (&'static Command, Args<'_>, Millis),
@@ -69,6 +70,7 @@ impl Core {
     /// Answers a command with an error instead of running it.
     fn refuse(&mut self, session: &mut Session, error: Error) {
         self.shard.timing.commands.rejected(self.running.number);
+        let error = self.refusal(session, error);
         self.answer(session, |_, _, _| Err(error));
     }
 
@@ -102,6 +104,7 @@ impl Core {
             }
             Lookup::Failed(error) => {
                 let refusal = self.table.refusal(&session.client, args, &self.shard.settings);
+                session.client.fail_transaction();
                 self.answer(session, |_, _, _| Err(refusal.unwrap_or(error)));
                 return;
             }
@@ -112,6 +115,9 @@ impl Core {
         {
             return self.refuse(session, error);
         }
+        if session.client.modes.has(Modes::MULTI) && cannot_be_queued(command) {
+            return self.refuse(session, not_in_multi(command, container));
+        }
         self.count(session, 1);
         session.client.last_command = match container {
             None => (command.name, None),
@@ -121,6 +127,8 @@ impl Core {
         let listens = session.client.modes.has(Modes::SUBSCRIBED);
         if self.shard.watchers.any() | self.shard.pause.is_set() | listens {
             self.run_watched(peers, session, id, command, args, now);
+        } else if session.client.modes.has(Modes::MULTI) && is_queued(command) {
+            return self.enqueue(session, command, args);
         } else {
             self.dispatch(peers, session, id, command, args, now);
         }
@@ -183,15 +191,47 @@ impl Core {
             {
                 return self.refuse(session, Error::MonitorKeys);
             }
-        } else if self.shard.pause.holds(command, now) {
+        } else if self.shard.pause.holds(command, runs_changes(session, command), now) {
             session.blocked = Some(Box::new((command, args.to_owned())));
             session.pause = PauseState::Paused;
             self.paused.push_back(id);
             self.count(session, -1);
             return;
         }
+        if session.client.modes.has(Modes::MULTI) && is_queued(command) {
+            return self.enqueue(session, command, args);
+        }
         self.dispatch(peers, session, id, command, args, now);
-        self.show(&session.client, command, args, now);
+        // EXEC is shown after what it runs.
+        if !matches!(command.plan, Plan::Exec) {
+            self.show(&session.client, command, args, now);
+        }
+    }
+
+    /// Keeps a command for EXEC.
+    fn enqueue(&mut self, session: &mut Session, command: &'static Command, args: Args<'_>) {
+        self.count(session, -1);
+        let (id, request_bytes) = (self.running, self.request_bytes);
+        let queued = Queued { command, id, args: args.to_owned(), request_bytes };
+        session.client.transaction.get_or_insert_default().push(queued);
+        self.answer(session, |_, _, reply| {
+            reply.simple("QUEUED");
+            Ok(())
+        });
+    }
+
+    /// A refused command between MULTI and EXEC has EXEC refused, too; an EXEC that is refused ends its transaction.
+    #[cold]
+    fn refusal(&mut self, session: &mut Session, error: Error) -> Error {
+        session.client.fail_transaction();
+        if !matches!(commands::by_index(self.running.index).plan, Plan::Exec) {
+            return error;
+        }
+        session.client.discard_transaction(&mut self.shard);
+        self.tell_of_unwatched();
+        let text = error.to_string();
+        let text = text.strip_prefix("ERR ").unwrap_or(&text);
+        Error::owned(format!("EXECABORT Transaction discarded because of: {text}"))
     }
 
     /// Sends a command where its plan and its keys want it.
@@ -220,8 +260,11 @@ impl Core {
                     return;
                 }
                 self.answer_command(session, run, |shard, client, reply| {
-                    handler(&mut SessionCtx { client, shard, now }, args, reply)
+                    handler(&mut SessionCtx { client, shard, now, may_block: true }, args, reply)
                 });
+                if !self.shard.unwatched.is_empty() {
+                    self.tell_of_unwatched();
+                }
                 if let Some(until) = session.client.wait.as_ref().and_then(|wait| wait.until) {
                     self.waits.add(until, id);
                 }
@@ -239,11 +282,12 @@ impl Core {
                 Err(error) => return self.answer_command(session, run, |_, _, _| Err(error)),
             },
             Plan::EachShard { .. } | Plan::Staged { .. } => {
-                match peers.coordinator.sole_owner(&self.shard, command, args) {
+                match Coordinator::sole_owner(&self.shard, command, args) {
                     Some(owner) => owner,
                     None => return self.start_transaction(peers, session, id, command, args),
                 }
             }
+            Plan::Exec => return self.exec(peers, session, id, run),
             Plan::Container => return self.answer_command(session, run, |_, _, _| Err(Error::Syntax)),
         };
         if owner == self.shard.me {
@@ -303,6 +347,9 @@ impl Core {
             session.blocked = Some(Box::new((command, args.to_owned())));
             return;
         }
+        if command.scope == Scope::Watch {
+            session.client.watch(args);
+        }
         session.in_transaction = true;
         self.shard.stats.transactions += 1;
         let args: OwnedArgs = args.to_owned();
@@ -319,6 +366,30 @@ fn is_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
+/// Whether a command waits for EXEC if it comes after MULTI.
+fn is_queued(command: &Command) -> bool {
+    !matches!(command.plan, Plan::Exec) && !matches!(command.name, "discard" | "quit" | "reset")
+}
+
+/// Whether a command must not come after MULTI. Subscriptions are confirmed when other shards have noted them, which nothing
+/// between two replies of EXEC can wait for.
+fn cannot_be_queued(command: &Command) -> bool {
+    command.flags.has(Flags::NO_MULTI)
+        || command.flags.has(Flags::PUBSUB) && command.name.ends_with("subscribe")
+}
+
+/// Whether the command is an EXEC that may change data.
+fn runs_changes(session: &Session, command: &Command) -> bool {
+    matches!(command.plan, Plan::Exec) && session.client.queues_changes()
+}
+
+#[cold]
+fn not_in_multi(command: &Command, container: Option<&Command>) -> Error {
+    let name = container
+        .map_or_else(|| command.name.to_owned(), |container| format!("{}|{}", container.name, command.name));
+    Error::owned(format!("ERR Command '{name}' not allowed inside a transaction"))
+}
+
 /// The two sides of transactions, borrowed together.
 pub(crate) struct Peers<'a> {
     pub(crate) coordinator: &'a mut Coordinator,
@@ -327,5 +398,5 @@ pub(crate) struct Peers<'a> {
 
 /// Whether the command needs every shard, whatever its keys.
 pub(crate) fn needs_all_shards(command: &Command) -> bool {
-    command.scope != Scope::Keys && !matches!(command.plan, Plan::Routed { .. })
+    !matches!(command.scope, Scope::Keys | Scope::Watch) && !matches!(command.plan, Plan::Routed { .. })
 }

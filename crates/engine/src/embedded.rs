@@ -188,7 +188,7 @@ impl Router {
             )));
         }
         Ok(match command.plan {
-            Plan::Session(_) | Plan::Container => Route::Any,
+            Plan::Session(_) | Plan::Exec | Plan::Container => Route::Any,
             Plan::OneShard(_) => match command.keys {
                 [spec, ..] if spec.begin < args.len() => Route::Shard(self.owner(args.at(spec.begin))),
                 _ => Route::Any,
@@ -220,7 +220,10 @@ fn acts_on_connection(command: &Command) -> bool {
     let stateless = matches!(command.name, "ping" | "echo");
     let in_session = command.group == "connection" && matches!(command.plan, Plan::Session(_));
     let listens = command.flags.has(Flags::PUBSUB) && matches!(command.plan, Plan::Session(_));
-    in_session && !stateless || listens && command.name != "numpat" || command.name == "monitor"
+    in_session && !stateless
+        || listens && command.name != "numpat"
+        || command.name == "monitor"
+        || command.group == "transactions"
 }
 
 /// What became of calls.

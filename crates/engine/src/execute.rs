@@ -54,7 +54,7 @@ pub(crate) fn run_whole(
             let keys = command.key_range(args).unwrap_or(KeyRange::NONE);
             run_stages(shard, (read, decide, write), keys, db, now, args, reply)
         }
-        Plan::Session(_) | Plan::Container => unreachable!("such commands run on their session"),
+        Plan::Session(_) | Plan::Exec | Plan::Container => unreachable!("such commands run on their session"),
     }
 }
 

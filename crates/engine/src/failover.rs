@@ -50,7 +50,7 @@ impl Core {
     pub(crate) fn bounce(&mut self, message: &TxMessage) {
         let lost: Option<TxId> = match message {
             TxMessage::Lock(request) => Some(request.tx),
-            TxMessage::Run { tx, .. } => Some(*tx),
+            TxMessage::Run { tx, .. } | TxMessage::Bundle(tx, _) => Some(*tx),
             _ => None,
         };
         self.local.extend(lost.map(TxMessage::Lost));

@@ -249,7 +249,7 @@ impl Core {
     }
 
     #[cold]
-    fn note_for(&mut self, from: ShardId, session: SessionId, ended: Ended<'_>) {
+    pub(crate) fn note_for(&mut self, from: ShardId, session: SessionId, ended: Ended<'_>) {
         for entry in self.entries(ended).into_iter().flatten() {
             self.outboxes[usize::from(from.0)].notes.push(Note { session, entry });
         }

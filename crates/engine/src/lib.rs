@@ -5,6 +5,8 @@
 
 mod ahead;
 mod args;
+mod bundle;
+mod client_counts;
 mod command;
 mod command_stats;
 mod commands;
@@ -16,6 +18,8 @@ mod dispatch;
 mod embedded;
 mod errors;
 mod events;
+mod exec;
+mod exec_locks;
 mod execute;
 mod failover;
 mod feed;
@@ -44,11 +48,14 @@ mod settings;
 mod slot;
 mod stats;
 mod timing;
+mod transaction;
 mod typed;
 pub mod values;
 mod waits;
 
 pub use args::{Args, OwnedArgs, parse_int};
+pub use bundle::{Bundle, BundleItem, BundleLock, BundleResult};
+pub use client_counts::ClientCounts;
 pub use command::{
     Check, Command, DecideFn, Find, Flags, Flow, Handler, IsSecret, KeyFlags, KeyRange, KeySpec, Merge,
     MergeFn, Permit, Plan, Scope, SessionHandler,
@@ -79,10 +86,11 @@ pub use monitor::Watchers;
 pub use node::{Faults, Node, NodeConfig};
 pub use pause::Pause;
 pub use rates::{Rates, Sampler};
-pub use session::{Client, ClientCounts, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions, Wait};
+pub use session::{Client, CloseWhen, Ends, IoState, Peer, Session, SessionId, Sessions, Wait};
 pub use settings::{
     Allocator, Hooks, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
 };
 pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
 pub use timing::{Ticks, Timing};
+pub use transaction::{Transaction, Unwatched};

@@ -10,6 +10,7 @@
 //! which are rare and large, travel beside the flat ones.
 
 use crate::args::{Args, OwnedArgs};
+use crate::bundle::{Bundle, BundleLock, BundleResult};
 use crate::command::Command;
 use crate::commands::{self, CommandId, CommandNumber};
 use crate::ctx::{PartResult, Payload};
@@ -260,6 +261,29 @@ pub struct LockRequest {
     pub args: OwnedArgs,
     /// The indices of the keys that the participant owns.
     pub keys: Vec<u32>,
+    /// The intents it asks for.
+    pub wanted: Wanted,
+}
+
+/// Which intents a request asks for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Those of its command's scope and keys.
+    Usual,
+    /// None: the transaction holds them that the command belongs to.
+    Covered,
+    /// Those of a transaction; and the commands to run under them, where that is all of it.
+    Bundle(Box<BundleLock>, Option<Box<Bundle>>),
+}
+
+impl LockRequest {
+    /// What a transaction wants, where it is one.
+    pub(crate) fn bundle_lock_mut(&mut self) -> Option<(&mut BundleLock, &mut Option<Box<Bundle>>)> {
+        match &mut self.wanted {
+            Wanted::Bundle(lock, bundle) => Some((lock, bundle)),
+            Wanted::Usual | Wanted::Covered => None,
+        }
+    }
 }
 
 /// The messages of docs/transactions.md.
@@ -288,6 +312,12 @@ pub enum TxMessage {
     Ran(TxId, PartResult),
     /// Let the intents go.
     Release(TxId),
+    /// Run these commands of a transaction.
+    Bundle(TxId, Box<Bundle>),
+    /// What they answered.
+    BundleRan(TxId, Box<BundleResult>),
+    /// A client, named by its number, watches nothing any more.
+    Unwatch(u64),
     /// From a coordinator to itself: a shard that takes part has failed.
     Lost(TxId),
 }

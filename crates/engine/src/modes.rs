@@ -25,6 +25,8 @@ impl Modes {
     pub const REDIRECT: Self = Self(1 << 7);
     /// Listens to channels, or is about to.
     pub const SUBSCRIBED: Self = Self(1 << 8);
+    /// Between MULTI and EXEC: its commands are queued, or being run.
+    pub const MULTI: Self = Self(1 << 9);
 
     const MUTING: u16 = Self::REPLY_OFF.0 | Self::SKIP.0;
     /// What RESET leaves as it is.

@@ -42,6 +42,8 @@ const BATCH_POOL_MAX: usize = 16;
 pub struct Faults {
     /// Participants let go of their intents as soon as they have granted them.
     pub release_early: bool,
+    /// EXEC runs although watched keys have changed.
+    pub ignore_watches: bool,
 }
 
 /// How to make a node.
@@ -142,6 +144,7 @@ impl Node {
             memory_peak: 0,
             host_requests: VecDeque::new(),
             events: Vec::new(),
+            unwatched: Vec::new(),
         };
         shard.settings.compact.seed = config.seed;
         shard.apply_settings();
@@ -242,6 +245,10 @@ impl Node {
                 // Nothing but what this connection leaves: no other is concerned.
                 self.step_pubsub();
             }
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.client.unwatch(&mut self.core.shard);
+            self.core.tell_of_unwatched();
         }
         self.sessions.close(id);
     }

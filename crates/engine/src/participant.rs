@@ -4,6 +4,7 @@
 //! parked here under a ticket of its own and runs when the ticket is granted.
 
 use crate::args::{Args, OwnedArgs};
+use crate::bundle::BundleRun;
 use crate::command::{Command, Merge, Plan, Scope};
 use crate::ctx::{Ctx, KeySelection, PartResult};
 use crate::execute::{PartRun, run_part, run_whole};
@@ -11,7 +12,7 @@ use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
 use crate::journal::Ended;
 use crate::keyspace::Millis;
 use crate::local::Task;
-use crate::message::{LockRequest, RequestHead, TxId, TxMessage};
+use crate::message::{LockRequest, RequestHead, TxId, TxMessage, Wanted};
 use crate::node::Node;
 use crate::slot::ShardId;
 use crate::timing::Answered;
@@ -71,6 +72,8 @@ pub(crate) struct Participant {
     pub(crate) waiters: HashMap<Ticket, Waiter>,
     held: HashMap<TxId, Held>,
     jobs: VecDeque<Job>,
+    /// Bundles that are run in steps.
+    pub(crate) bundles: VecDeque<BundleRun>,
     /// Tickets granted whose commands are still to be run; they hold their intents.
     pub(crate) granted: VecDeque<Ticket>,
 }
@@ -120,9 +123,14 @@ impl Participant {
         self.held.keys().filter(|tx| tx.coordinator == coordinator).copied().collect()
     }
 
+    /// The number of the client whose transaction holds intents here.
+    pub(crate) fn client_of(&self, tx: TxId) -> Option<u64> {
+        self.held.get(&tx).map(|held| held.request.client_id)
+    }
+
     /// Whether a part is being run in steps.
     pub(crate) fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty()
+        !self.jobs.is_empty() || !self.bundles.is_empty()
     }
 
     /// Whether commands have been granted what they waited for and have not been run.
@@ -144,29 +152,46 @@ impl Node {
             TxMessage::Granted(tx, result) => self.on_granted(from, tx, result, now),
             TxMessage::Refused(tx) => self.on_refused(tx, now),
             TxMessage::Ran(tx, result) => self.on_ran(from, tx, result, now),
-            TxMessage::Lost(tx) => self.on_lost(tx),
+            TxMessage::Lost(tx) => self.on_lost(tx, now),
+            TxMessage::Bundle(tx, bundle) => {
+                if self.participant.held.contains_key(&tx) {
+                    self.run_bundle(BundleRun::new(tx, bundle), now);
+                }
+            }
+            TxMessage::BundleRan(tx, result) => self.on_bundle_ran(from, tx, *result, now),
+            TxMessage::Unwatch(client) => self.core.shard.keyspace.unwatch(client),
         }
     }
 
     fn on_lock(&mut self, request: Box<LockRequest>, now: Millis) {
+        let request = match self.run_at_once(request, now) {
+            Ok(()) => return,
+            Err(request) => request,
+        };
         let (tx, command) = (request.tx, request.command);
+        let mut mode = mode_of(command);
         let hashes: Vec<u64> = {
             let hasher = self.core.shard.keyspace.hasher();
             request.keys.iter().map(|idx| hasher.hash(request.args.args().at(*idx as usize))).collect()
         };
-        let scope = match command.scope {
-            Scope::Nothing => {
-                self.participant.held.insert(tx, Held { request, ticket: None });
-                return self.grant(tx, now);
+        let scope = match (&request.wanted, command.scope) {
+            (Wanted::Covered, _) | (_, Scope::Nothing) => None,
+            (Wanted::Bundle(lock, _), _) => {
+                mode = lock.mode();
+                lock.scope()
             }
-            Scope::Whole | Scope::Alone => IntentScope::Whole,
-            Scope::Keys => IntentScope::Keys(&hashes),
+            (Wanted::Usual, Scope::Whole | Scope::Alone) => Some(IntentScope::Whole),
+            (Wanted::Usual, Scope::Keys | Scope::Watch) => Some(IntentScope::Keys(&hashes)),
+        };
+        let Some(scope) = scope else {
+            self.participant.held.insert(tx, Held { request, ticket: None });
+            return self.grant(tx, now);
         };
         let intents = &mut self.participant.intents;
         let (ticket, granted) = if request.wait {
-            intents.enqueue(scope, mode_of(command))
+            intents.enqueue(scope, mode)
         } else {
-            match intents.try_acquire(scope, mode_of(command)) {
+            match intents.try_acquire(scope, mode) {
                 Some(ticket) => (ticket, true),
                 None => return self.core.send(tx.coordinator, TxMessage::Refused(tx)),
             }
@@ -191,6 +216,12 @@ impl Node {
             && let Some(ticket) = self.participant.held.get_mut(&tx).and_then(|held| held.ticket.take())
         {
             self.release(ticket);
+        }
+        if let Some(held) = self.participant.held.get_mut(&tx)
+            && let Some((lock, bundle)) = held.request.bundle_lock_mut()
+        {
+            let (watches, bundle) = (lock.watches, bundle.take());
+            return self.grant_bundle(tx, watches, bundle, now);
         }
         if !reads {
             return self.core.send(tx.coordinator, TxMessage::Granted(tx, PartResult::default()));
@@ -238,7 +269,9 @@ impl Node {
 
     /// Goes on with one part that is run in steps; true if any is left.
     pub(crate) fn step_job(&mut self, now: Millis) -> bool {
-        if let Some(job) = self.participant.jobs.pop_front() {
+        if let Some(run) = self.participant.bundles.pop_front() {
+            self.run_bundle(run, now);
+        } else if let Some(job) = self.participant.jobs.pop_front() {
             match job.stage {
                 None => self.run_reading_part(job.tx, job.result, job.resume, now),
                 Some(stage) => self.run_stage(job.tx, stage, job.result, job.resume, now),
@@ -286,7 +319,7 @@ impl Node {
         }
     }
 
-    fn on_release(&mut self, tx: TxId) {
+    pub(crate) fn on_release(&mut self, tx: TxId) {
         let Some(held) = self.participant.held.remove(&tx) else { return };
         if let Some(ticket) = held.ticket {
             // One that was never granted need not be: its coordinator has given up.

@@ -42,9 +42,9 @@ impl Pause {
         *self = Self::default();
     }
 
-    /// Whether the command has to wait.
-    pub(crate) fn holds(&self, command: &Command, now: Millis) -> bool {
-        let changes = command.is_write() || command.flags.has(Flags::MAY_REPLICATE);
+    /// Whether the command has to wait; `changes` says so of one that runs others, if they may change data.
+    pub(crate) fn holds(&self, command: &Command, changes: bool, now: Millis) -> bool {
+        let changes = changes || command.is_write() || command.flags.has(Flags::MAY_REPLICATE);
         self.until > now && (self.all || changes)
     }
 
@@ -100,18 +100,22 @@ mod tests {
         let write = Command { flags: Flags::WRITE, ..Command::DEFAULT };
         let publish = Command { flags: Flags::MAY_REPLICATE, ..Command::DEFAULT };
         let mut pause = Pause::default();
-        assert!(!pause.is_set() && !pause.holds(&write, 0));
+        assert!(!pause.is_set() && !pause.holds(&write, false, 0));
         pause.extend(100, false, 10);
         assert_eq!((pause.remaining(40), pause.remaining(100)), (("write", 60), ("none", 0)));
-        assert!(pause.holds(&write, 99) && pause.holds(&publish, 99) && !pause.holds(&read, 99));
-        assert!(!pause.holds(&write, 100));
+        assert!(
+            pause.holds(&write, false, 99)
+                && pause.holds(&publish, false, 99)
+                && !pause.holds(&read, false, 99)
+        );
+        assert!(!pause.holds(&write, false, 100));
         pause.extend(50, true, 10);
-        assert_eq!((pause.deadline(), pause.holds(&read, 99)), (Some(100), true));
+        assert_eq!((pause.deadline(), pause.holds(&read, false, 99)), (Some(100), true));
         pause.extend(300, false, 99);
-        assert_eq!((pause.deadline(), pause.holds(&read, 299)), (Some(300), true));
+        assert_eq!((pause.deadline(), pause.holds(&read, false, 299)), (Some(300), true));
         pause.extend(400, false, 300);
-        assert!(!pause.holds(&read, 301) && pause.holds(&write, 301));
+        assert!(!pause.holds(&read, false, 301) && pause.holds(&write, false, 301));
         pause.end();
-        assert_eq!((pause.deadline(), pause.holds(&write, 1)), (None, false));
+        assert_eq!((pause.deadline(), pause.holds(&write, false, 1)), (None, false));
     }
 }

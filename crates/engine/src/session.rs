@@ -11,6 +11,7 @@ use crate::modes::Modes;
 use crate::pubsub::Subscriptions;
 use crate::reply_order::ReplyOrder;
 use crate::slot::ShardId;
+use crate::transaction::Transaction;
 use bytes::Bytes;
 use corelane_resp::{Parser, Proto, ProtocolError, Reply, Span};
 use slab::Slab;
@@ -133,9 +134,37 @@ pub struct Client {
     pub wait: Option<Box<Wait>>,
     /// Channels and patterns it listens to.
     pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// Since its first MULTI or WATCH.
+    pub transaction: Option<Box<Transaction>>,
 }
 
 impl Client {
+    /// A client as it is when it connects.
+    pub(crate) fn new(id: u64, peer: Peer, now: Millis) -> Self {
+        Self {
+            id,
+            peer,
+            name: Box::default(),
+            lib_name: Box::default(),
+            lib_version: Box::default(),
+            db: 0,
+            proto: Proto::default(),
+            created: now,
+            last_active: now,
+            last_command: ("NULL", None),
+            bytes_in: 0,
+            bytes_out: 0,
+            commands: 0,
+            modes: Modes::NONE,
+            close: None,
+            authenticated: true,
+            wait: None,
+            session: SessionId::default(),
+            subscriptions: None,
+            transaction: None,
+        }
+    }
+
     /// A line for the log: which client was dropped for having gone over a limit.
     #[cold]
     pub(crate) fn farewell(&self, limit: &str) -> String {
@@ -312,9 +341,10 @@ impl Session {
         self.out.len() + self.unsent
     }
 
-    /// Bytes of input that wait to be run.
+    /// Bytes of input that wait to be run, those included that wait for EXEC.
     pub fn input_len(&self) -> usize {
-        self.input.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.payload.len())
+        let queued = self.client.transaction.as_ref().map_or(0, |transaction| transaction.bytes);
+        self.input.len() + self.bulk.as_ref().map_or(0, |bulk| bulk.payload.len()) + queued
     }
 
     /// What it holds.
@@ -465,40 +495,6 @@ impl Session {
     }
 }
 
-/// How many connections a shard has, and in which states, for INFO.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClientCounts {
-    /// All.
-    pub connections: usize,
-    /// Those that a command blocks.
-    pub blocked: usize,
-    /// Of these, those that wait for a limited time.
-    pub blocked_for_a_time: usize,
-    /// Those that listen to channels.
-    pub subscribed: usize,
-    /// Bytes of the longest input that waits.
-    pub input_max: usize,
-    /// Bytes of the longest output that waits.
-    pub output_max: usize,
-}
-
-impl ClientCounts {
-    /// Looks at every connection.
-    pub(crate) fn of(sessions: &Sessions) -> Self {
-        let mut counts = Self { connections: sessions.len(), ..Self::default() };
-        for session in sessions.iter() {
-            if let Some(wait) = &session.client.wait {
-                counts.blocked += 1;
-                counts.blocked_for_a_time += usize::from(wait.until.is_some());
-            }
-            counts.subscribed += usize::from(session.client.modes.has(Modes::SUBSCRIBED));
-            counts.input_max = counts.input_max.max(session.input_len());
-            counts.output_max = counts.output_max.max(session.output_len());
-        }
-        counts
-    }
-}
-
 /// The sessions of one shard.
 #[derive(Debug, Default)]
 pub struct Sessions {
@@ -546,27 +542,7 @@ impl Sessions {
     pub(crate) fn open(&mut self, peer: Peer, now: Millis, shard: u16, shards: u16) -> SessionId {
         self.opened += 1;
         self.generation = (self.generation + 1) & GENERATION_MASK;
-        let client = Client {
-            id: (self.opened - 1) * u64::from(shards) + u64::from(shard) + 1,
-            peer,
-            name: Box::default(),
-            lib_name: Box::default(),
-            lib_version: Box::default(),
-            db: 0,
-            proto: Proto::default(),
-            created: now,
-            last_active: now,
-            last_command: ("NULL", None),
-            bytes_in: 0,
-            bytes_out: 0,
-            commands: 0,
-            modes: Modes::NONE,
-            close: None,
-            authenticated: true,
-            wait: None,
-            session: SessionId::default(),
-            subscriptions: None,
-        };
+        let client = Client::new((self.opened - 1) * u64::from(shards) + u64::from(shard) + 1, peer, now);
         let entry = self.slab.vacant_entry();
         let id = SessionId { idx: entry.key() as u32, generation: self.generation };
         entry.insert((self.generation, Session::new(Client { session: id, ..client })));

@@ -88,8 +88,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// Tells whoever listens what has happened to a key of the selected database. To be called in the order of the events, as
-    /// Valkey sends them.
+    /// Tells whoever listens what has happened to a key of the selected database, and whoever watches it that it has changed. To
+    /// be called in the order of the events, as Valkey sends them.
     #[inline]
     pub fn notify(&mut self, class: EventClasses, name: &'static str, key: &[u8]) {
         self.notify_in(self.db, class, name, key);
@@ -98,6 +98,10 @@ impl Ctx<'_> {
     /// The same for a key of another database.
     #[inline]
     pub fn notify_in(&mut self, db: usize, class: EventClasses, name: &'static str, key: &[u8]) {
+        // What time does to a watched key is found out by EXEC.
+        if class != EventClasses::MISSED && class != EventClasses::EXPIRED {
+            self.shard.keyspace.touch(db, key);
+        }
         if self.shard.settings.events.has(class) {
             self.shard.note_event(KeyEvent { class, name, db, key: key.into() });
         }

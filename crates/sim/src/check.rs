@@ -98,7 +98,9 @@ impl Search<'_> {
             }
             let mut next = state.clone();
             let record = &self.records[idx];
-            if next.explains(&record.operation.words, &record.reply) && self.explain(done | bit, &next) {
+            if next.explains(record.client, &record.operation, &record.reply)
+                && self.explain(done | bit, &next)
+            {
                 return true;
             }
         }

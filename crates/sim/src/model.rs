@@ -1,12 +1,21 @@
 //! What a single-threaded Redis would answer: the reference that histories are held against.
 
+use crate::workload::Operation;
 use corelane_resp::Frame;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A database of strings.
+/// A database of strings, and what its clients watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Model {
     keys: BTreeMap<String, String>,
+    /// By client.
+    watches: BTreeMap<usize, Watches>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Watches {
+    keys: BTreeSet<String>,
+    touched: bool,
 }
 
 /// A reply, as far as the workload's commands have them.
@@ -24,32 +33,79 @@ enum Expected {
 }
 
 impl Model {
-    /// Executes a command and says whether `reply` is what it answers.
-    pub fn explains(&mut self, words: &[String], reply: &Frame) -> bool {
-        let expected = self.execute(words);
-        matches(&expected, reply)
+    /// Executes an operation of a client and says whether `reply` is what it answers.
+    pub fn explains(&mut self, client: usize, operation: &Operation, reply: &Frame) -> bool {
+        let words = &operation.words;
+        match words[0].as_str() {
+            "WATCH" => {
+                self.watches.entry(client).or_default().keys.extend(words[1..].iter().cloned());
+                matches(&Expected::Ok, reply)
+            }
+            "UNWATCH" => {
+                self.watches.remove(&client);
+                matches(&Expected::Ok, reply)
+            }
+            "EXEC" => self.explains_exec(client, operation, reply),
+            _ => {
+                let expected = self.execute(words);
+                matches(&expected, reply)
+            }
+        }
+    }
+
+    /// A transaction is refused exactly if a key was changed that its client watches, and is otherwise one step.
+    fn explains_exec(&mut self, client: usize, operation: &Operation, reply: &Frame) -> bool {
+        let refused = self.watches.remove(&client).is_some_and(|watches| watches.touched);
+        match reply {
+            Frame::Null => refused,
+            Frame::Array(replies) if !refused && replies.len() == operation.queued.len() => {
+                operation.queued.iter().zip(replies).all(|(words, reply)| {
+                    let expected = self.execute(words);
+                    matches(&expected, reply)
+                })
+            }
+            _ => false,
+        }
+    }
+
+    fn touch(&mut self, key: &str) {
+        for watches in self.watches.values_mut() {
+            watches.touched |= watches.keys.contains(key);
+        }
+    }
+
+    fn put(&mut self, key: &str, value: String) {
+        self.touch(key);
+        self.keys.insert(key.to_owned(), value);
+    }
+
+    fn take(&mut self, key: &str) -> Option<String> {
+        let value = self.keys.remove(key)?;
+        self.touch(key);
+        Some(value)
     }
 
     fn execute(&mut self, words: &[String]) -> Expected {
         let rest = &words[1..];
         match words[0].as_str() {
             "GET" => Expected::Text(self.keys.get(&rest[0]).cloned()),
-            "GETDEL" => Expected::Text(self.keys.remove(&rest[0])),
+            "GETDEL" => Expected::Text(self.take(&rest[0])),
             "SET" => {
-                self.keys.insert(rest[0].clone(), rest[1].clone());
+                self.put(&rest[0], rest[1].clone());
                 Expected::Ok
             }
             "SETNX" => {
                 let free = !self.keys.contains_key(&rest[0]);
                 if free {
-                    self.keys.insert(rest[0].clone(), rest[1].clone());
+                    self.put(&rest[0], rest[1].clone());
                 }
                 Expected::Int(free.into())
             }
             "APPEND" => {
-                let value = self.keys.entry(rest[0].clone()).or_default();
-                value.push_str(&rest[1]);
-                Expected::Int(value.len() as i64)
+                let value = self.keys.get(&rest[0]).cloned().unwrap_or_default() + &rest[1];
+                let len = value.len();
+                self.put(&rest[0], value);
+                Expected::Int(len as i64)
             }
             "MGET" => Expected::Texts(rest.iter().map(|key| self.keys.get(key).cloned()).collect()),
             "MSET" => {
@@ -63,14 +119,16 @@ impl Model {
                 }
                 Expected::Int(free.into())
             }
-            "DEL" => Expected::Int(rest.iter().filter(|key| self.keys.remove(*key).is_some()).count() as i64),
+            "DEL" => Expected::Int(rest.iter().filter(|key| self.take(key).is_some()).count() as i64),
             "EXISTS" => Expected::Int(rest.iter().filter(|key| self.keys.contains_key(*key)).count() as i64),
             "LCS" => Expected::Text(Some(self.common_subsequence(&rest[0], &rest[1]))),
             "DBSIZE" => Expected::Int(self.keys.len() as i64),
             "KEYS" => Expected::Names(self.keys.keys().cloned().collect()),
             "RANDOMKEY" => Expected::OneOf(self.keys.keys().cloned().collect()),
             "FLUSHALL" => {
-                self.keys.clear();
+                for key in self.keys.keys().cloned().collect::<Vec<_>>() {
+                    self.take(&key);
+                }
                 Expected::Ok
             }
             name => self.move_or_copy(name, &rest[0], &rest[1]),
@@ -79,7 +137,7 @@ impl Model {
 
     fn set_pairs(&mut self, words: &[String]) {
         for pair in words.chunks(2) {
-            self.keys.insert(pair[0].clone(), pair[1].clone());
+            self.put(&pair[0], pair[1].clone());
         }
     }
 
@@ -92,20 +150,21 @@ impl Model {
         };
         let taken = self.keys.contains_key(to);
         match name {
+            "RENAME" if from == to => Expected::Ok,
             "RENAME" => {
-                self.keys.remove(from);
-                self.keys.insert(to.to_owned(), value);
+                self.take(from);
+                self.put(to, value);
                 Expected::Ok
             }
             "RENAMENX" if taken => Expected::Int(0),
             "RENAMENX" => {
-                self.keys.remove(from);
-                self.keys.insert(to.to_owned(), value);
+                self.take(from);
+                self.put(to, value);
                 Expected::Int(1)
             }
             "COPY" if taken => Expected::Int(0),
             "COPY" => {
-                self.keys.insert(to.to_owned(), value);
+                self.put(to, value);
                 Expected::Int(1)
             }
             other => unreachable!("the workload has no {other}"),

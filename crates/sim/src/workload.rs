@@ -9,6 +9,8 @@ pub struct Operation {
     pub words: Vec<String>,
     /// The keys it touches; all of them for a command on the whole database.
     pub keys: Keys,
+    /// What EXEC runs.
+    pub queued: Vec<Vec<String>>,
 }
 
 /// What an operation touches.
@@ -22,7 +24,23 @@ pub enum Keys {
 
 impl Operation {
     fn new(words: Vec<String>, keys: Keys) -> Self {
-        Self { words, keys }
+        Self { words, keys, queued: Vec::new() }
+    }
+
+    /// A transaction, with MULTI and all that is queued.
+    fn transaction(queued: Vec<Vec<String>>) -> Self {
+        Self { words: vec!["EXEC".into()], keys: Keys::All, queued }
+    }
+
+    /// The commands that a client sends for it; the last one's reply is its own.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        if self.words[0] != "EXEC" {
+            return vec![self.words.clone()];
+        }
+        let mut commands = vec![vec!["MULTI".to_owned()]];
+        commands.extend(self.queued.iter().cloned());
+        commands.push(self.words.clone());
+        commands
     }
 
     /// Whether two operations of one connection must take effect in the order in which they were sent.
@@ -42,6 +60,9 @@ pub struct Workload {
     keys: usize,
     next_value: u64,
 }
+
+/// Commands of a transaction.
+const QUEUED_MAX: u64 = 5;
 
 type Make = fn(&mut Workload, &mut Rng) -> Operation;
 
@@ -75,6 +96,24 @@ const MAKERS: &[Make] = &[
     },
 ];
 
+/// Beside these, what makes transactions.
+const TRANSACTION_MAKERS: &[Make] = &[
+    |w, r| w.transaction(r),
+    |w, r| w.transaction(r),
+    |w, r| {
+        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.key(r)).collect();
+        let words = std::iter::once("WATCH".to_owned()).chain(keys).collect();
+        // It is ordered against everything, as EXEC is.
+        Operation::new(words, Keys::All)
+    },
+    |_, r| {
+        if r.next().is_multiple_of(4) {
+            return Operation::new(vec!["UNWATCH".into()], Keys::All);
+        }
+        Operation::transaction(Vec::new())
+    },
+];
+
 impl Workload {
     /// Commands on `keys` different keys.
     pub fn new(keys: usize) -> Self {
@@ -83,7 +122,14 @@ impl Workload {
 
     /// The next random command.
     pub fn next(&mut self, rng: &mut Rng) -> Operation {
-        MAKERS[(rng.next() % MAKERS.len() as u64) as usize](self, rng)
+        let makers = if rng.next().is_multiple_of(4) { TRANSACTION_MAKERS } else { MAKERS };
+        makers[(rng.next() % makers.len() as u64) as usize](self, rng)
+    }
+
+    fn transaction(&mut self, rng: &mut Rng) -> Operation {
+        let count = 1 + rng.next() % QUEUED_MAX;
+        let queued = (0..count).map(|_| MAKERS[(rng.next() % MAKERS.len() as u64) as usize](self, rng).words);
+        Operation::transaction(queued.collect())
     }
 
     fn key(&self, rng: &mut Rng) -> String {

@@ -62,7 +62,8 @@ pub struct Record {
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = self.operation.words.join(" ");
+        let commands = self.operation.commands();
+        let words = commands.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; ");
         write!(
             f,
             "[{:5}..{:5}] client {}: {words} -> {:?}",
@@ -85,7 +86,8 @@ struct Client {
     session: SessionId,
     left: usize,
     number: usize,
-    open: VecDeque<(usize, u64, Operation)>,
+    /// Number, step in which it was sent, replies to skip before its own, operation.
+    open: VecDeque<(usize, u64, usize, Operation)>,
     received: Vec<u8>,
     /// Commands it sends without waiting.
     pipeline: usize,
@@ -202,9 +204,10 @@ impl World {
         }
         let operation = self.workload.next(&mut self.rng);
         let mut bytes = Vec::new();
-        encode_command(&mut bytes, &operation.words);
+        let commands = operation.commands();
+        commands.iter().for_each(|words| encode_command(&mut bytes, words));
         let client = &mut self.clients[idx];
-        client.open.push_back((client.number, self.step, operation));
+        client.open.push_back((client.number, self.step, commands.len() - 1, operation));
         client.number += 1;
         client.left -= 1;
         let (node, session) = (client.shard, client.session);
@@ -269,7 +272,12 @@ impl World {
         let client = &mut self.clients[idx];
         while let Ok(Some((reply, used))) = decode(&client.received) {
             client.received.drain(..used);
-            let (number, sent, operation) = client.open.pop_front().expect("every reply has a request");
+            let (.., skipped, _) = client.open.front_mut().expect("every reply has a request");
+            if *skipped > 0 {
+                *skipped -= 1;
+                continue;
+            }
+            let (number, sent, _, operation) = client.open.pop_front().expect("it has just been there");
             self.records.push(Record { client: idx, number, sent, answered: self.step, operation, reply });
         }
     }

@@ -26,11 +26,27 @@ fn a_run_is_the_same_every_time() {
     }
 }
 
+/// The same for transactions that run although what their clients watch has changed.
+#[test]
+fn ignored_watches_are_noticed() {
+    let noticed = (0..SEEDS)
+        .map(|seed| Options {
+            faults: Faults { ignore_watches: true, ..Faults::default() },
+            ..Options::from_seed(seed)
+        })
+        .filter(|options| matches!(run_and_check(options), Err(Violation::Unexplained { .. })))
+        .count();
+    assert!(noticed > 0, "none of {SEEDS} seeds showed the fault");
+}
+
 /// The canary: with intents let go too early, some seed must show a history that no Redis could produce.
 #[test]
 fn a_broken_protocol_is_noticed() {
     let noticed = (0..SEEDS)
-        .map(|seed| Options { faults: Faults { release_early: true }, ..Options::from_seed(seed) })
+        .map(|seed| Options {
+            faults: Faults { release_early: true, ..Faults::default() },
+            ..Options::from_seed(seed)
+        })
         .filter(|options| matches!(run_and_check(options), Err(Violation::Unexplained { .. })))
         .count();
     assert!(noticed > 0, "none of {SEEDS} seeds showed the fault");

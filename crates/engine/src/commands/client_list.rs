@@ -30,7 +30,7 @@ fn describe(client: &Client, memory: Memory, flags: &str, shard: ShardId, now: M
     };
     format!(
         "id={id} addr={addr} laddr={laddr} fd={fd} name={name} age={age} idle={idle} flags={flags} capa={capa} db={db} sub={sub} \
-         psub={psub} ssub={ssub} multi=-1 watch=0 qbuf={qbuf} qbuf-free={free} argv-mem={arguments} multi-mem=0 rbs={room} rbp={room} \
+         psub={psub} ssub={ssub} multi={multi} watch={watch} qbuf={qbuf} qbuf-free={free} argv-mem={arguments} multi-mem={queue} rbs={room} rbp={room} \
          obl={output} oll=0 omem={output} tot-mem={total} events=r cmd={command} user=default redir=-1 resp={resp} \
          lib-name={lib_name} lib-ver={lib_ver} tot-net-in={net_in} tot-net-out={net_out} tot-cmds={commands} shard={shard}\n",
         id = client.id,
@@ -45,6 +45,9 @@ fn describe(client: &Client, memory: Memory, flags: &str, shard: ShardId, now: M
         sub = subscribed(Kind::Channel),
         psub = subscribed(Kind::Pattern),
         ssub = subscribed(Kind::ShardChannel),
+        multi = client.transaction.as_ref().map_or(-1, |transaction| transaction.len as i64),
+        watch = client.transaction.as_ref().map_or(0, |transaction| transaction.watched.len()),
+        queue = client.transaction.as_ref().map_or(0, |transaction| transaction.memory()),
         qbuf = memory.input,
         free = memory.input_free,
         arguments = memory.arguments,
@@ -70,6 +73,7 @@ fn flags_of(client: &Client, pause: PauseState) -> String {
     let letters = [
         ('O', client.modes.has(Modes::MONITOR)),
         ('P', client.modes.has(Modes::SUBSCRIBED)),
+        ('x', client.modes.has(Modes::MULTI)),
         ('b', pause != PauseState::Running || client.wait.is_some()),
         ('c', client.close == Some(CloseWhen::AfterOutput)),
         ('A', client.close == Some(CloseWhen::Now)),

@@ -93,6 +93,7 @@ fn quit(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), 
 }
 
 fn reset(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    ctx.client.discard_transaction(ctx.shard);
     ctx.client.db = 0;
     ctx.client.authenticated = ctx.shard.settings.password.is_empty();
     ctx.client.name = Box::default();

@@ -138,7 +138,7 @@ fn check_swap(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
 
 fn swap(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (a, b) = parse_swap(args, ctx.shard.settings.databases)?;
-    ctx.shard.keyspace.swap(a, b);
+    ctx.shard.keyspace.swap(a, b, ctx.now);
     reply.ok();
     Ok(Flow::Done)
 }

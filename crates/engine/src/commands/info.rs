@@ -2,11 +2,11 @@
 
 use super::{info_commands, info_sections};
 use crate::args::Args;
+use crate::client_counts::ClientCounts;
 use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
 use crate::ctx::{Ctx, PartResult, Payload, ShardReport};
 use crate::errors::Error;
 use crate::memory::ShardMemory;
-use crate::session::ClientCounts;
 use corelane_resp::Reply;
 use std::fmt::Write;
 
@@ -69,6 +69,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
         pending_frees,
         freed,
         clients: ctx.sessions.map(ClientCounts::of).unwrap_or_default(),
+        watched_keys: shard.keyspace.watched_keys(),
         rates: shard.sampler.rates,
         pubsub: shard.pubsub.counts(),
         pause: shard.pause,

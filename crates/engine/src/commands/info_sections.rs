@@ -66,12 +66,10 @@ pub(super) fn clients(totals: &Totals<'_>, out: &mut String) {
     field(out, "blocked_clients", sum(|shard| shard.clients.blocked));
     field(out, "tracking_clients", 0);
     field(out, "pubsub_clients", sum(|shard| shard.clients.subscribed));
-    field(out, "watching_clients", 0);
+    field(out, "watching_clients", sum(|shard| shard.clients.watching));
     field(out, "clients_in_timeout_table", sum(|shard| shard.clients.blocked_for_a_time));
-    fields(
-        out,
-        ["total_watched_keys", "total_blocking_keys", "total_blocking_keys_on_nokey"].map(|name| (name, 0)),
-    );
+    field(out, "total_watched_keys", sum(|shard| shard.watched_keys));
+    fields(out, ["total_blocking_keys", "total_blocking_keys_on_nokey"].map(|name| (name, 0)));
     let (actions, left_ms) = totals.first.pause.remaining(totals.first.now);
     field(out, "paused_reason", if left_ms == 0 { "none" } else { "client_pause" });
     field(out, "paused_actions", actions);

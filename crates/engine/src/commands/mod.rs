@@ -49,6 +49,7 @@ mod string_number;
 mod string_set;
 #[cfg(test)]
 mod testing;
+mod transactions;
 
 use crate::args::Args;
 use crate::command::{Command, Flags};
@@ -90,6 +91,7 @@ static FAMILIES: &[&[Command]] = &[
     list::COMMANDS,
     list_edit::COMMANDS,
     list_move::COMMANDS,
+    transactions::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.

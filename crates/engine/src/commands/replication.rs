@@ -83,7 +83,7 @@ fn neither_log_nor_replicas(reply: &mut Reply) {
 fn wait(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let replicas = args.int(1)?;
     let until = deadline(args.at(2), ctx.now)?;
-    if replicas <= 0 {
+    if replicas <= 0 || !ctx.may_block {
         no_replicas(reply);
     } else {
         ctx.client.wait = Some(Box::new(Wait { until, give_up: no_replicas }));
@@ -103,7 +103,7 @@ fn wait_aof(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Resu
             "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.",
         ));
     }
-    if replicas == 0 {
+    if replicas == 0 || !ctx.may_block {
         neither_log_nor_replicas(reply);
     } else {
         ctx.client.wait = Some(Box::new(Wait { until, give_up: neither_log_nor_replicas }));

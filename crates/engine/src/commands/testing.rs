@@ -38,6 +38,13 @@ pub(super) struct Visitor {
     id: SessionId,
 }
 
+impl Visitor {
+    /// Its connection.
+    pub(super) fn session(self) -> SessionId {
+        self.id
+    }
+}
+
 impl Bench {
     pub(super) fn new(shards: u16) -> Self {
         Self::with(shards, Observation::default())
@@ -148,7 +155,7 @@ impl Bench {
     }
 
     /// Lets all shards come to rest.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let now = self.now;
         while self.nodes.iter_mut().fold(false, |more, node| node.tick(now) | more) | self.carry() {}
     }

@@ -14,6 +14,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod value;
+mod watched;
 mod wheel;
 mod word;
 
@@ -30,6 +31,7 @@ use crate::slot::{Slot, slot_of};
 use db::Db;
 use garbage::Garbage;
 use std::hash::{BuildHasher, Hasher};
+use watched::Watched;
 
 /// Unix time in milliseconds on the engine's clock, which never goes back.
 pub type Millis = u64;
@@ -77,6 +79,7 @@ pub struct Keyspace {
     hasher: KeyHasher,
     /// Where small collections are changed.
     scratch: Vec<u8>,
+    watched: Watched,
     /// The database at which expiry goes on.
     expire_next: usize,
     /// Whether keys are removed when their time has come, and not only when somebody looks for them.
@@ -99,6 +102,7 @@ impl Keyspace {
             garbage: Garbage::default(),
             hasher,
             scratch: Vec::new(),
+            watched: Watched::default(),
             expire_next: 0,
             expires_actively: true,
             access: AccessPolicy::default(),
@@ -167,6 +171,7 @@ impl Keyspace {
             self.remove(db, key, now);
             return;
         }
+        self.touch(db, key.bytes);
         let accessed = !self.no_touch;
         let how = (&self.hasher, &mut self.access);
         self.expired += self.dbs[db].set(key, value, expiry, (now, accessed), how);
@@ -187,7 +192,8 @@ impl Keyspace {
     }
 
     /// Changes the value of a key by `change`, which must leave its type as it is, if `is_right` says so of the present one. It
-    /// is an access unless the client wants none. A collection that is empty then is removed with its key.
+    /// is an access unless the client wants none. A collection that is empty then is removed with its key. Whether anything has
+    /// changed only the caller knows, who tells it to [`Self::touch`].
     #[inline]
     pub fn edit<T, F: FnOnce(&mut Value) -> T>(
         &mut self,
@@ -211,6 +217,7 @@ impl Keyspace {
         key: Key<'_>,
         change: impl FnOnce(&mut Vec<u8>),
     ) -> Option<usize> {
+        self.touch(db, key.bytes);
         self.dbs[db].edit_string(key, change)
     }
 
@@ -232,6 +239,7 @@ impl Keyspace {
             self.expired += 1;
             return None;
         }
+        self.touch(db, key.bytes);
         Some(entry)
     }
 
@@ -259,6 +267,11 @@ impl Keyspace {
 
     /// For a key that is there.
     fn change_expiry(&mut self, db: usize, key: Key<'_>, expiry: Option<Millis>, now: Millis) -> bool {
+        let has_deadline = |entry: EntryMut<'_>| entry.expiry().is_some();
+        if !self.watched.is_empty() && (expiry.is_some() || self.dbs[db].find(key).is_some_and(has_deadline))
+        {
+            self.touch(db, key.bytes);
+        }
         self.expired += self.dbs[db].set_expiry(key, expiry, now, &self.hasher);
         true
     }
@@ -303,11 +316,53 @@ impl Keyspace {
         self.dbs[db].counts.gone = gone;
     }
 
-    /// Exchanges two databases.
-    pub fn swap(&mut self, a: usize, b: usize) {
+    /// Exchanges two databases. Watched keys that either of them has are touched.
+    pub fn swap(&mut self, a: usize, b: usize, now: Millis) {
+        if a == b {
+            return;
+        }
+        for db in [a, b] {
+            for bytes in self.watched.of_database(db) {
+                let key = self.hasher.key(&bytes);
+                if self.contains(a, key, now) || self.contains(b, key, now) {
+                    self.touch(db, &bytes);
+                }
+            }
+        }
         self.dbs.swap(a, b);
         let gone = self.dbs[a].counts.gone.take();
         self.dbs[a].counts.gone = std::mem::replace(&mut self.dbs[b].counts.gone, gone);
+    }
+
+    /// A key's value or deadline has changed: whoever watches it is to know.
+    #[inline]
+    pub fn touch(&mut self, db: usize, key: &[u8]) {
+        if !self.watched.is_empty() {
+            self.watched.touch(db, key);
+        }
+    }
+
+    /// A client, named by a number, begins to watch a key.
+    pub fn watch(&mut self, client: u64, db: usize, key: Key<'_>, now: Millis) {
+        let was_there = self.contains(db, key, now);
+        self.watched.add(client, db, key.bytes, was_there);
+    }
+
+    /// A client watches nothing any more.
+    pub fn unwatch(&mut self, client: u64) {
+        self.watched.forget(client);
+    }
+
+    /// Whether a key that a client watches has changed since it began to watch it, or has expired.
+    pub fn has_seen_change(&mut self, client: u64, now: Millis) -> bool {
+        let Some(keys) = self.watched.of_client(client) else { return true };
+        let were_there: Vec<_> = keys.iter().filter(|watched| watched.was_there).cloned().collect();
+        were_there.iter().any(|watched| !self.contains(watched.db, self.hasher.key(&watched.key), now))
+    }
+
+    /// Keys that clients watch, each once.
+    pub fn watched_keys(&self) -> usize {
+        self.watched.len()
     }
 
     /// Frees about `budget` entries of flushed databases, or elements of large values; true while more are left.

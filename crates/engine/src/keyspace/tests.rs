@@ -141,7 +141,7 @@ impl Pair {
                 self.models[db].clear();
             }
             Op::Swap(a, b) => {
-                self.keyspace.swap(a, b);
+                self.keyspace.swap(a, b, self.now);
                 self.models.swap(a, b);
             }
             Op::Tick(span, budget) => {
