@@ -78,6 +78,37 @@ def introspection(client, text):
     assert client.echo("hi") == text("hi")
 
 
+def messages(client, text):
+    with client.pubsub() as listener:
+        listener.subscribe("news", "{tag}other")
+        listener.psubscribe("n*")
+        confirmations = [listener.get_message(timeout=10) for _ in range(3)]
+        assert [note["type"] for note in confirmations] == ["subscribe", "subscribe", "psubscribe"], confirmations
+        assert [note["data"] for note in confirmations] == [1, 2, 3], confirmations
+        assert client.publish("news", "hi") == 2 and client.publish("{tag}other", "x") == 1
+        heard = [listener.get_message(timeout=10) for _ in range(3)]
+        told = sorted((note["type"], note["channel"], note["data"]) for note in heard)
+        assert told == [
+            ("message", text("news"), text("hi")),
+            ("message", text("{tag}other"), text("x")),
+            ("pmessage", text("news"), text("hi")),
+        ], told
+        assert client.pubsub_numsub("news") == [(text("news"), 1)] and client.pubsub_numpat() == 1
+        assert sorted(client.pubsub_channels()) == [text("news"), text("{tag}other")]
+        listener.unsubscribe()
+        listener.punsubscribe()
+        ended = [listener.get_message(timeout=10) for _ in range(3)]
+        assert ended[-1]["data"] == 0 and client.publish("news", "hi") == 0, ended
+    client.config_set("notify-keyspace-events", "KEA")
+    with client.pubsub() as listener:
+        listener.psubscribe("__keyevent@0__:*")
+        listener.get_message(timeout=10)
+        client.set("told", "v")
+        note = listener.get_message(timeout=10)
+        assert (note["channel"], note["data"]) == (text("__keyevent@0__:set"), text("told")), note
+    client.config_set("notify-keyspace-events", "")
+
+
 def threads(port):
     """Eight threads over one pool: every answer goes to the one who asked."""
     client = redis.Redis(port=port)
@@ -108,7 +139,7 @@ def main():
             text = (lambda string: string) if decode else bytes_text
             client = redis.Redis(port=port, protocol=protocol, decode_responses=decode)
             client.flushall()
-            for check in (strings, keys, pipelines, introspection):
+            for check in (strings, keys, pipelines, messages, introspection):
                 check(client, text)
             client.close()
     threads(port)
