@@ -69,6 +69,23 @@ def pipelines(client, text):
     assert replies[0] is True and isinstance(replies[1], redis.ResponseError) and replies[2] == text("abc")
 
 
+def transactions(client, text):
+    client.flushall()
+    with client.pipeline(transaction=True) as pipe:
+        pipe.mset({"a": 1, "b": 2, "c": 3}).incr("a").rename("a", "d").mget(["a", "b", "c", "d"]).dbsize()
+        assert pipe.execute() == [True, 2, True, [None, text("2"), text("3"), text("2")], 3]
+        replies = pipe.set("x", "abc").incr("x").get("x").execute(raise_on_error=False)
+        assert replies[0] is True and isinstance(replies[1], redis.ResponseError) and replies[2] == text("abc")
+        pipe.watch("a", "x")
+        client.set("x", "other")
+        pipe.multi()
+        try:
+            pipe.set("a", 1).execute()
+            raise AssertionError("a watched key has changed")
+        except redis.WatchError:
+            assert client.get("a") is None
+
+
 def introspection(client, text):
     assert client.client_setname("script") and client.client_getname() in ("script", b"script")
     assert client.client_id() > 0
@@ -128,6 +145,28 @@ def threads(port):
     assert not failures, failures
 
 
+def counting(port):
+    """Eight threads count two keys up together, each by what it has read while it watched them: nothing is lost."""
+    client = redis.Redis(port=port)
+    client.delete("count:1", "count:2")
+
+    def both(pipe):
+        first, second = (int(value or 0) for value in pipe.mget("count:1", "count:2"))
+        pipe.multi()
+        pipe.set("count:1", first + 1).set("count:2", second + 1)
+
+    def work():
+        for _ in range(25):
+            client.transaction(both, "count:1", "count:2")
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert client.mget("count:1", "count:2") == [b"200", b"200"], client.mget("count:1", "count:2")
+
+
 def bytes_text(string):
     return string.encode()
 
@@ -139,10 +178,11 @@ def main():
             text = (lambda string: string) if decode else bytes_text
             client = redis.Redis(port=port, protocol=protocol, decode_responses=decode)
             client.flushall()
-            for check in (strings, keys, pipelines, messages, introspection):
+            for check in (strings, keys, pipelines, transactions, messages, introspection):
                 check(client, text)
             client.close()
     threads(port)
+    counting(port)
     print("all good")
 
 
