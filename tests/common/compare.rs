@@ -34,6 +34,12 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("KEYS", Rule::Unordered),
     ("SCAN", Rule::Scanned),
+    ("SMEMBERS", Rule::Unordered),
+    ("SINTER", Rule::Unordered),
+    ("SUNION", Rule::Unordered),
+    ("SDIFF", Rule::Unordered),
+    ("SPOP", Rule::Kind),
+    ("SRANDMEMBER", Rule::Kind),
     ("TTL", Rule::Seconds),
     ("EXPIRETIME", Rule::Seconds),
     ("PTTL", Rule::Milliseconds),

@@ -1,5 +1,6 @@
 //! Hand-written edge cases, in `tables/*.txt`: a redis-cli line a command, a blank line between cases, `#` comments.
-//! `@2 ` sends a line over the case's second connection; `{now_s+N}` and `{now_ms-N}` are absolute times.
+//! `@2 ` sends a line over the case's second connection; `{now_s+N}` and `{now_ms-N}` are absolute times;
+//! `m{0..3}` stands for `m0 m1 m2`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -25,6 +26,11 @@ fn keys() {
 #[test]
 fn lists() {
     check(include_str!("tables/lists.txt"));
+}
+
+#[test]
+fn sets() {
+    check(include_str!("tables/sets.txt"));
 }
 
 #[test]
@@ -129,7 +135,7 @@ fn cases(table: &str) -> Vec<String> {
 
 fn step(line: &str, now_ms: i64) -> Step {
     let (number, line) = line.strip_prefix("@2 ").map_or((1, line), |rest| (2, rest));
-    (number, words::parse(&with_times(line, now_ms)))
+    (number, words::parse(&with_ranges(&with_times(line, now_ms))))
 }
 
 /// Replaces `{now_s+N}` and `{now_ms+N}` (or `-N`) by numbers.
@@ -141,4 +147,21 @@ fn with_times(line: &str, now_ms: i64) -> String {
     let base = if unit == "ms" { now_ms } else { now_ms / 1000 };
     let time = base + offset.parse::<i64>().expect("a signed offset");
     with_times(&format!("{}{time}{}", &line[..start], &line[end + 1..]), now_ms)
+}
+
+/// Replaces words such as `m{0..3}` by one for each number of the range.
+fn with_ranges(line: &str) -> String {
+    let numbered = |word: &str| -> Option<String> {
+        let (prefix, range) = word.strip_suffix('}')?.split_once('{')?;
+        let (from, to) = range.split_once("..")?;
+        let range = from.parse::<i64>().ok()?..to.parse().ok()?;
+        Some(range.map(|number| format!("{prefix}{number}")).collect::<Vec<_>>().join(" "))
+    };
+    if !line.contains("..") {
+        return line.to_owned();
+    }
+    line.split(' ')
+        .map(|word| numbered(word).unwrap_or_else(|| word.to_owned()))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

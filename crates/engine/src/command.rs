@@ -395,6 +395,13 @@ impl Command {
         match self.keys {
             [] => Some(KeyRange::NONE),
             [spec] => spec.range(args),
+            // A destination, and behind it as many sources as there are.
+            [first, KeySpec { begin, find: Find::Range { last: -1, step: 1 }, .. }]
+                if *begin == first.begin + 1 =>
+            {
+                let count = args.len().checked_sub(first.begin)?;
+                Some(KeyRange { first: first.begin, step: 1, count })
+            }
             [first, .., last] => Some(KeyRange {
                 first: first.begin,
                 step: (last.begin - first.begin) / (self.keys.len() - 1),

@@ -171,6 +171,8 @@ pub enum Payload {
     None,
     /// What a key holds.
     Value(Detached),
+    /// Several values, each with a number whose meaning is the command's, such as the key's index.
+    Values(Vec<(u32, Detached)>),
     /// A digest of a shard's data.
     Digest(Box<DatasetDigest>),
     /// What memory a shard uses.

@@ -15,6 +15,7 @@ pub(crate) type Digest = [u8; 20];
 const STRING: [u8; 4] = [0; 4];
 const HASH: [u8; 4] = [0, 0, 0, 4];
 const LIST: [u8; 4] = [0, 0, 0, 1];
+const SET: [u8; 4] = [0, 0, 0, 2];
 
 fn sha1(bytes: &[u8]) -> Digest {
     Sha1::from(bytes).digest().bytes()
@@ -39,6 +40,11 @@ pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
         ValueRef::Hash(hash) => hash_digest(mixed(digest, &HASH), hash),
         ValueRef::List(list) => {
             list.iter().fold(mixed(digest, &LIST), |digest, element| mixed(digest, &element.text()))
+        }
+        ValueRef::Set(set) => {
+            let mut digest = mixed(digest, &SET);
+            set.for_each(|member| digest = xored(digest, &member.text()));
+            digest
         }
         _ => mixed(mixed(digest, &STRING), entry.string().unwrap_or_default()),
     };

@@ -124,6 +124,8 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "source" | "destination" => "key",
         "increment" if command.name.ends_with("float") => "double",
         "timeout" if command.group == "list" => "double",
+        "limit" | "bit" => "integer",
+        "value" if command.group == "bitmap" => "integer",
         "pattern" => "pattern",
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "stop" | "end" | "offset"

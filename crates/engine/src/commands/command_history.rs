@@ -108,6 +108,7 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("rpop", &[("6.2.0", "Added the `count` argument.")]),
     ("rpush", &[("2.4.0", "Accepts multiple `element` arguments.")]),
     ("rpushx", &[("4.0.0", "Accepts multiple `element` arguments.")]),
+    ("sadd", &[("2.4.0", "Accepts multiple `member` arguments.")]),
     ("scan", &[("6.0.0", "Added the `TYPE` subcommand.")]),
     (
         "set",
@@ -127,6 +128,9 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("slowlog|get", &[("4.0.0", "Added client IP address, port and name to the reply.")]),
+    ("spop", &[("3.2.0", "Added the `count` argument.")]),
+    ("srandmember", &[("2.6.0", "Added the optional `count` argument.")]),
+    ("srem", &[("2.4.0", "Accepts multiple `member` arguments.")]),
     ("ttl", &[("2.8.0", "Added the -2 reply.")]),
 ];
 

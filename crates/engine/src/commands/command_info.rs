@@ -314,6 +314,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
         "string" => Some("@string"),
         "hash" => Some("@hash"),
         "list" => Some("@list"),
+        "set" => Some("@set"),
         "connection" if command.shown_subcommands().is_empty() => Some("@connection"),
         _ => None,
     });
@@ -336,7 +337,11 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     write_words(command.flags.names(), reply);
     let (first, last, step) = match command.shown_keys() {
         [KeySpec { begin, find: Find::Range { last, step }, .. }, rest @ ..] => {
-            let last = i64::from(*last) + if *last < 0 { 0 } else { (*begin + rest.len()) as i64 };
+            let last = match rest.last().map(|spec| spec.find) {
+                Some(Find::Range { last: last @ ..0, .. }) => last.into(),
+                _ if *last < 0 => (*last).into(),
+                _ => i64::from(*last) + (*begin + rest.len()) as i64,
+            };
             (*begin as i64, last, *step as i64)
         }
         _ => (0, 0, 0),

@@ -39,7 +39,7 @@ impl<'a> ElementScan<'a> {
             } else if args.is(idx, "MATCH") && has_value {
                 options.pattern = Some(args.at(idx + 1));
                 idx += 1;
-            } else if args.is(idx, names_only) {
+            } else if !names_only.is_empty() && args.is(idx, names_only) {
                 options.names_only = true;
             } else if args.is(idx, "NOVALUES") {
                 return Err(Error::text("ERR NOVALUES option can only be used in HSCAN"));

@@ -42,6 +42,9 @@ mod pubsub_tests;
 mod replication;
 mod scan;
 mod server;
+mod set;
+mod set_algebra;
+mod set_random;
 mod shutdown;
 mod string;
 mod string_lcs;
@@ -92,6 +95,9 @@ static FAMILIES: &[&[Command]] = &[
     list_edit::COMMANDS,
     list_move::COMMANDS,
     transactions::COMMANDS,
+    set::COMMANDS,
+    set_random::COMMANDS,
+    set_algebra::COMMANDS,
 ];
 
 /// Bytes of the client's words that an error text repeats.

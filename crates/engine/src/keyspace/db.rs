@@ -145,6 +145,10 @@ impl Db {
         self.counts.stats
     }
 
+    pub(super) fn view(&self, key: Key<'_>) -> Option<EntryRef<'_>> {
+        self.slots.get(usize::from(key.slot.0))?.get(key.hash, key.bytes)
+    }
+
     #[inline]
     pub(super) fn find(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         self.slots.get_mut(usize::from(key.slot.0))?.find(key.hash, key.bytes)

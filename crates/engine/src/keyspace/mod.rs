@@ -24,6 +24,7 @@ pub use db::{DbStats, Edit, ScanPosition};
 pub use entry::{Entry, NewValue, StringForm};
 pub(crate) use table::{Found, Node};
 pub use value::{Detached, Value, ValueRef};
+pub(crate) use word::EntryRef;
 pub use word::{EntryMut, Item, ItemRef};
 
 use crate::memory::DbMemory;
@@ -157,6 +158,11 @@ impl Keyspace {
     #[inline]
     pub fn find_to_change(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
         if self.no_touch { self.find(db, key, now) } else { self.find_to_use(db, key, now) }
+    }
+
+    /// The entry of a key that is there and has not expired, for reading it beside others. It is no access.
+    pub(crate) fn view(&self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryRef<'_>> {
+        self.dbs[db].view(key).filter(|entry| entry.expiry().is_none_or(|at| at > now))
     }
 
     /// Whether the key is there and has not expired.

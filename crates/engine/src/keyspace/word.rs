@@ -164,6 +164,7 @@ impl<T: Item> Drop for ItemMut<'_, T> {
 }
 
 /// A key's entry seen through its word.
-pub(super) type EntryRef<'a> = ItemRef<'a, Entry>;
+/// A key's entry, for reading.
+pub(crate) type EntryRef<'a> = ItemRef<'a, Entry>;
 /// A key's entry that may be changed.
 pub type EntryMut<'a> = ItemMut<'a, Entry>;
