@@ -134,7 +134,7 @@ impl Node {
             if changed {
                 let result = BundleResult { refused: true, ..BundleResult::default() };
                 self.core.send(tx.coordinator, TxMessage::BundleRan(tx, Box::new(result)));
-                return self.on_release(tx);
+                return self.on_release(tx, now);
             }
         }
         self.run_bundle(BundleRun::new(tx, bundle), now);
@@ -177,7 +177,7 @@ impl Node {
         let BundleRun { tx, bundle, result, .. } = run;
         self.core.send(tx.coordinator, TxMessage::BundleRan(tx, result));
         if bundle.last {
-            self.on_release(tx);
+            self.on_release(tx, now);
         }
     }
 

@@ -3,6 +3,7 @@
 //! docs/transactions.md tells the protocol and why it is strictly serializable, free of deadlock and of starvation.
 
 use crate::args::{Args, OwnedArgs};
+use crate::blocking::WaitMessage;
 use crate::command::{Command, Plan, Scope};
 use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard, write_error};
 use crate::dispatch::needs_all_shards;
@@ -79,6 +80,12 @@ impl Coordinator {
     pub(crate) fn with_part_on(&self, shard: ShardId) -> impl Iterator<Item = TxId> {
         let takes_part = move |tx: &&Tx| tx.parts.iter().any(|part| part.shard == shard);
         self.txs.values().filter(takes_part).map(|tx| tx.id)
+    }
+
+    /// A name for a transaction.
+    pub(crate) const fn next_id(&mut self, me: ShardId) -> TxId {
+        self.next += 1;
+        TxId { coordinator: me, number: self.next - 1 }
     }
 
     /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
@@ -342,7 +349,12 @@ impl Node {
         let mut reply = Reply::new(tx.proto);
         let next =
             decide(&mut Decide { stage, args: tx.args.args(), results: &mut results, reply: &mut reply });
-        let Next::Run { stage, on, payload } = next else { return self.finish(id, Some(reply), now) };
+        let (stage, on, payload) = match next {
+            Next::Run { stage, on, payload } => (stage, on, payload),
+            Next::Reply => return self.finish(id, Some(reply), now),
+            Next::Wait if tx.parent.is_some() => return self.finish(id, Some(reply), now),
+            Next::Wait => return self.enlist(id, now),
+        };
         let key = match on {
             On::All => None,
             On::Key(key) => Some(key as u32),
@@ -357,6 +369,24 @@ impl Node {
             let payload = payload.take().unwrap_or_default();
             self.core.send(tx.parts[*idx].shard, TxMessage::Run { tx: id, stage, key, payload, last: false });
         }
+    }
+
+    /// The command has found nothing and waits, on all its shards, from before they let go of its keys.
+    fn enlist(&mut self, id: TxId, now: Millis) {
+        let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
+        let shards: Vec<ShardId> = tx.parts.iter().map(|part| part.shard).collect();
+        let Some(session) = self.sessions.get_mut(tx.session) else {
+            shards.into_iter().for_each(|shard| self.core.send(shard, TxMessage::Release(id)));
+            return;
+        };
+        session.in_transaction = false;
+        let core = &mut self.core;
+        let wait =
+            core.begin_wait(&mut session.client, tx.session, tx.command, tx.args.args(), shards.clone(), now);
+        for shard in shards {
+            core.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Enlist(id, wait))));
+        }
+        core.after_change(session, tx.session);
     }
 
     /// A shard that takes part has failed: no further answer counts.

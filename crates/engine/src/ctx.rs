@@ -109,6 +109,8 @@ pub struct Shard {
     pub events: Vec<KeyEvent>,
     /// Clients that watch no keys any longer, and where they did.
     pub unwatched: Vec<Unwatched>,
+    /// The command that was run last has found nothing, and would wait if it may.
+    pub would_wait: bool,
 }
 
 impl Shard {
@@ -287,6 +289,9 @@ pub struct Decide<'a> {
 pub enum Next {
     /// The reply is written: finish.
     Reply,
+    /// There is nothing yet: wait for it, on the keys under whose intents nothing was found. The reply is written for those
+    /// who may not wait, as in a transaction.
+    Wait,
     /// Run the `write` handler with this stage number.
     Run {
         /// 1, 2, …

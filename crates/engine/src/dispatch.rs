@@ -15,6 +15,7 @@ use crate::node::Core;
 use crate::participant::{Origin, Participant};
 use crate::pubsub;
 use crate::session::{Client, CloseWhen, PauseState, Session, SessionId};
+use crate::slot::ShardId;
 use crate::timing::Answered;
 use crate::transaction::Queued;
 use corelane_resp::Reply;
@@ -283,6 +284,11 @@ impl Core {
             },
             Plan::EachShard { .. } | Plan::Staged { .. } => {
                 match Coordinator::sole_owner(&self.shard, command, args) {
+                    Some(owner)
+                        if command.flags.has(Flags::BLOCKING) && !self.may_run_here(peers, owner, run) =>
+                    {
+                        return self.start_transaction(peers, session, id, command, args);
+                    }
                     Some(owner) => owner,
                     None => return self.start_transaction(peers, session, id, command, args),
                 }
@@ -299,6 +305,16 @@ impl Core {
             self.shard.stats.hops_out += 1;
             self.outboxes[usize::from(owner.0)].push_request(head, args);
         }
+    }
+
+    /// Whether a command that may wait can be run here at once; otherwise it runs as one over several shards does.
+    fn may_run_here(
+        &mut self,
+        peers: &Peers<'_>,
+        owner: ShardId,
+        (command, args, _): (&'static Command, Args<'_>, Millis),
+    ) -> bool {
+        owner == self.shard.me && !peers.participant.must_wait(&self.shard, &mut self.hashes, command, args)
     }
 
     fn head(&self, session: &mut Session, id: SessionId, args: Args<'_>) -> RequestHead {
@@ -329,9 +345,35 @@ impl Core {
         }
         let db = session.client.db;
         self.shard.keyspace.no_touch = session.client.modes.has(Modes::NO_TOUCH);
+        if command.flags.has(Flags::BLOCKING) {
+            return self.run_or_wait(participant, session, id, (command, args, now));
+        }
         self.answer_command(session, (command, args, now), |shard, _, reply| {
             run_whole(shard, command, db, now, args, reply)
         });
+        self.serve_new(participant, None, now);
+    }
+
+    /// Runs a command that waits where it finds nothing.
+    fn run_or_wait(
+        &mut self,
+        participant: &mut Participant,
+        session: &mut Session,
+        id: SessionId,
+        (command, args, now): (&'static Command, Args<'_>, Millis),
+    ) {
+        let mut reply = Reply::new(session.client.proto);
+        let db = session.client.db;
+        self.shard.would_wait = false;
+        let result = run_whole(&mut self.shard, command, db, now, args, &mut reply);
+        if std::mem::take(&mut self.shard.would_wait) {
+            return self.enlist_here(&mut session.client, id, command, args, now);
+        }
+        self.answer_command(session, (command, args, now), |_, _, out| {
+            out.append(&mut reply);
+            result
+        });
+        self.serve_new(participant, None, now);
     }
 
     /// A command over several shards: it starts when all replies before it are there, and holds up those behind it.

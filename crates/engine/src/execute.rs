@@ -52,7 +52,7 @@ pub(crate) fn run_whole(
         Plan::EachShard { part, merge } => run_parts(shard, command, part, merge, db, now, args, reply),
         Plan::Staged { read, decide, write } => {
             let keys = command.key_range(args).unwrap_or(KeyRange::NONE);
-            run_stages(shard, (read, decide, write), keys, db, now, args, reply)
+            run_stages(shard, (read, decide, write), KeySelection::Range(keys), db, now, args, reply)
         }
         Plan::Session(_) | Plan::Exec | Plan::Container => unreachable!("such commands run on their session"),
     }
@@ -96,7 +96,7 @@ fn run_parts(
 fn run_stages(
     shard: &mut Shard,
     (read, decide, write): (Handler, crate::command::DecideFn, Handler),
-    keys: KeyRange,
+    keys: KeySelection<'_>,
     db: usize,
     now: Millis,
     args: Args<'_>,
@@ -106,25 +106,43 @@ fn run_stages(
     loop {
         let selection = match on {
             On::All => keys,
-            On::Key(idx) => KeyRange { first: idx, step: 1, count: 1 },
+            On::Key(idx) => KeySelection::Range(KeyRange { first: idx, step: 1, count: 1 }),
         };
         let mut result = PartResult {
             reply: Reply::new(reply.proto()),
             keys: selection.indices().map(|idx| idx as u32).collect(),
             ..PartResult::default()
         };
-        let mut ctx = ctx(shard, db, now, KeySelection::Range(selection));
+        let mut ctx = ctx(shard, db, now, selection);
         (ctx.stage, ctx.payload) = (stage, payload);
         run(&mut ctx, args, &mut result.reply)?;
         (result.elements, result.payload) = (ctx.elements, ctx.payload);
         let mut results = [result];
         match decide(&mut Decide { stage, args, results: &mut results, reply }) {
             Next::Reply => return Ok(()),
+            Next::Wait => {
+                shard.would_wait = true;
+                return Ok(());
+            }
             Next::Run { stage: next, on: place, payload: handed } => {
                 (stage, run, on, payload) = (next, write, place, handed);
             }
         }
     }
+}
+
+/// Runs a staged command on some of its keys, all of which live on this shard.
+pub(crate) fn run_some(
+    shard: &mut Shard,
+    command: &Command,
+    keys: &[u32],
+    db: usize,
+    now: Millis,
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<(), Error> {
+    let Plan::Staged { read, decide, write } = command.plan else { return Err(Error::Syntax) };
+    run_stages(shard, (read, decide, write), KeySelection::List(keys), db, now, args, reply)
 }
 
 /// What a part wrote, before it becomes a `PartResult`.

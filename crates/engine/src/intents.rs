@@ -84,6 +84,13 @@ impl Intents {
         !self.gate.keyed_may_pass(mode, None) || !keys.iter().all(may_lead)
     }
 
+    /// Whether a ticket that is held is for a key.
+    pub fn covers(&self, ticket: Ticket, key: u64) -> bool {
+        self.tickets
+            .get(&ticket)
+            .is_some_and(|state| state.keys.as_ref().is_none_or(|keys| keys.binary_search(&key).is_ok()))
+    }
+
     /// Grants at once or not at all.
     pub fn try_acquire(&mut self, scope: Scope<'_>, mode: Mode) -> Option<Ticket> {
         (!self.conflicts(scope, mode)).then(|| self.enqueue(scope, mode).0)

@@ -5,6 +5,7 @@
 
 mod ahead;
 mod args;
+mod blocking;
 mod bundle;
 mod client_counts;
 mod command;

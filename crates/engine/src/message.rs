@@ -318,6 +318,8 @@ pub enum TxMessage {
     BundleRan(TxId, Box<BundleResult>),
     /// A client, named by its number, watches nothing any more.
     Unwatch(u64),
+    /// About a command that waits for a key to have elements.
+    Waiting(Box<crate::blocking::WaitMessage>),
     /// From a coordinator to itself: a shard that takes part has failed.
     Lost(TxId),
 }

@@ -5,6 +5,7 @@
 //! `coordinator` are the two sides of a command over several shards (docs/transactions.md).
 
 use crate::ahead::Ahead;
+use crate::blocking::Blocking;
 use crate::commands::{CommandId, CommandTable};
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
@@ -112,6 +113,8 @@ pub(crate) struct Core {
     pub(crate) hashes: Vec<u64>,
     /// When blocked sessions are to be answered.
     pub(crate) waits: Waits,
+    /// Commands that wait for keys to have elements.
+    pub(crate) blocking: Blocking,
     /// The command being run, for the report of a panic.
     pub(crate) current: Option<&'static str>,
     /// Where it stands in the table.
@@ -145,6 +148,7 @@ impl Node {
             host_requests: VecDeque::new(),
             events: Vec::new(),
             unwatched: Vec::new(),
+            would_wait: false,
         };
         shard.settings.compact.seed = config.seed;
         shard.apply_settings();
@@ -169,6 +173,7 @@ impl Node {
             ahead: Ahead::default(),
             hashes: Vec::new(),
             waits: Waits::default(),
+            blocking: Blocking::default(),
             current: None,
             running: CommandId::default(),
             request_bytes: 0,
@@ -250,6 +255,8 @@ impl Node {
             session.client.unwatch(&mut self.core.shard);
             self.core.tell_of_unwatched();
         }
+        self.deliver_served();
+        self.core.withdraw(id);
         self.sessions.close(id);
     }
 
@@ -452,6 +459,10 @@ impl Node {
                 self.core.resume_session(&mut self.coordinator, &mut self.participant, session, id, now);
             } else if granted < GRANTED_BUDGET && self.run_granted(now) {
                 granted += 1;
+            } else if self.core.shard.keyspace.has_new() {
+                self.core.serve_new(&mut self.participant, None, now);
+            } else if self.core.blocking.has_served() {
+                self.deliver_served();
             } else if self.core.shard.has_pubsub_news() {
                 self.step_pubsub();
             } else if self.core.shard.watchers.has_news() {

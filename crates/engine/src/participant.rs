@@ -4,6 +4,7 @@
 //! parked here under a ticket of its own and runs when the ticket is granted.
 
 use crate::args::{Args, OwnedArgs};
+use crate::blocking::Serving;
 use crate::bundle::BundleRun;
 use crate::command::{Command, Merge, Plan, Scope};
 use crate::ctx::{Ctx, KeySelection, PartResult};
@@ -35,6 +36,8 @@ pub(crate) enum Waiter {
         command: &'static Command,
         args: OwnedArgs,
     },
+    /// Goes on serving commands that wait for keys.
+    Serve(Serving),
     /// Runs under its ticket for the whole shard.
     Task {
         db: usize,
@@ -128,6 +131,11 @@ impl Participant {
         self.held.get(&tx).map(|held| held.request.client_id)
     }
 
+    /// What a transaction that holds intents here has asked for.
+    pub(crate) fn request_of(&self, tx: TxId) -> Option<&LockRequest> {
+        self.held.get(&tx).map(|held| &*held.request)
+    }
+
     /// Whether a part is being run in steps.
     pub(crate) fn has_jobs(&self) -> bool {
         !self.jobs.is_empty() || !self.bundles.is_empty()
@@ -142,13 +150,18 @@ impl Participant {
 impl Node {
     /// Handles a message of a transaction, whichever side it is for.
     pub(crate) fn handle(&mut self, from: ShardId, message: TxMessage, now: Millis) {
+        let mut message = message;
+        if self.on_destination(&mut message, from, now) {
+            return;
+        }
         match message {
+            TxMessage::Waiting(message) => self.on_wait_message(from, *message, now),
             TxMessage::Lock(request) => self.on_lock(request, now),
             TxMessage::Run { tx, stage, key, payload, last } => {
                 let stage = Stage { number: stage, key, last };
                 self.run_stage(tx, stage, PartResult { payload, ..PartResult::default() }, 0, now);
             }
-            TxMessage::Release(tx) => self.on_release(tx),
+            TxMessage::Release(tx) => self.on_release(tx, now),
             TxMessage::Granted(tx, result) => self.on_granted(from, tx, result, now),
             TxMessage::Refused(tx) => self.on_refused(tx, now),
             TxMessage::Ran(tx, result) => self.on_ran(from, tx, result, now),
@@ -315,16 +328,18 @@ impl Node {
         result.keys = keys.to_vec();
         self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
         if stage.last {
-            self.on_release(tx);
+            self.on_release(tx, now);
         }
     }
 
-    pub(crate) fn on_release(&mut self, tx: TxId) {
-        let Some(held) = self.participant.held.remove(&tx) else { return };
+    pub(crate) fn on_release(&mut self, tx: TxId, now: Millis) {
+        let Some(held) = self.participant.held.remove(&tx) else {
+            return self.core.serve_new(&mut self.participant, None, now);
+        };
         if let Some(ticket) = held.ticket {
             // One that was never granted need not be: its coordinator has given up.
             self.participant.waiters.remove(&ticket);
-            self.release(ticket);
+            self.core.serve_new(&mut self.participant, Some(ticket), now);
         }
     }
 
@@ -342,11 +357,15 @@ impl Node {
             Some(Waiter::Tx(tx)) => self.grant(tx, now),
             Some(Waiter::Single { origin, command, args }) => {
                 self.run_parked(origin, command, args.args(), now);
-                self.release(ticket);
+                self.core.serve_new(&mut self.participant, Some(ticket), now);
             }
             Some(Waiter::Task { db, task }) => {
                 self.run_task(db, task, now);
-                self.release(ticket);
+                self.core.serve_new(&mut self.participant, Some(ticket), now);
+            }
+            Some(Waiter::Serve(mut serving)) => {
+                serving.holds.push(ticket);
+                self.core.serve_waiters(&mut self.participant, serving, now);
             }
             None => {}
         }

@@ -71,6 +71,7 @@ impl Node {
         if !core.shard.timing.shares(command, head.command.number, answered) {
             core.ended_for((from, head.session), command, args, answered, now);
         }
+        core.serve_new(&mut self.participant, None, now);
     }
 }
 

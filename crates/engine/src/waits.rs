@@ -41,6 +41,7 @@ impl Node {
     /// Answers the blocked clients whose time is up, and lets them go on.
     pub(crate) fn end_waits(&mut self, now: Millis) {
         let mut any = false;
+        self.deliver_served();
         while let Some(id) = self.core.waits.pop_due(now) {
             let wait = self.sessions.get_mut(id).and_then(|session| session.client.wait.as_ref());
             if wait.is_some_and(|wait| wait.until.is_some_and(|until| until <= now)) {
@@ -55,8 +56,10 @@ impl Node {
 
     /// Ends what a client waits for, if anything: with the reply that is due when its time is up, or with an error.
     pub(crate) fn unblock(&mut self, id: SessionId, failed: bool) {
+        self.deliver_served();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(wait) = session.client.wait.take() else { return };
+        self.core.withdraw(id);
         self.core.answer(session, |_, _, reply| {
             if failed {
                 return Err(Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK"));

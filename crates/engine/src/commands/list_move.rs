@@ -138,6 +138,11 @@ pub(super) fn move_decide(decide: &mut Decide<'_>) -> Next {
     Next::Reply
 }
 
+/// Whether the first look has found the source.
+pub(super) fn finds_source(results: &[PartResult]) -> bool {
+    results.iter().any(|result| result.elements & SOURCE_THERE != 0)
+}
+
 fn copy_reply(result: Option<&PartResult>, reply: &mut Reply) {
     if let Some(result) = result {
         reply.append_range(&result.reply, Mark::default(), result.reply.mark());

@@ -29,6 +29,7 @@ mod info_sections;
 mod latency;
 mod latency_report;
 mod list;
+mod list_blocking;
 mod list_edit;
 mod list_move;
 mod long_double;
@@ -98,7 +99,10 @@ static FAMILIES: &[&[Command]] = &[
     set::COMMANDS,
     set_random::COMMANDS,
     set_algebra::COMMANDS,
+    list_blocking::COMMANDS,
 ];
+
+pub(crate) use list_blocking::wait_deadline;
 
 /// Bytes of the client's words that an error text repeats.
 const ECHOED_MAX: usize = 128;

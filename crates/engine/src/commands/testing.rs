@@ -118,6 +118,12 @@ impl Bench {
         Visitor { shard, id: self.nodes[shard].open(peer, self.now) }
     }
 
+    /// Ends a client's connection.
+    pub(super) fn leave(&mut self, client: Visitor) {
+        self.nodes[client.shard].close(client.id);
+        self.settle();
+    }
+
     /// Sends commands in one pipeline, a line each, and returns all that the client has received meanwhile.
     pub(super) fn say(&mut self, client: Visitor, lines: &str) -> String {
         self.send(client, lines);

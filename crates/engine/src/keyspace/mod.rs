@@ -93,6 +93,12 @@ pub struct Keyspace {
     expired_told: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
     pub no_touch: bool,
+    /// Somebody waits for a key to have elements.
+    pub tells_of_new: bool,
+    /// Databases and keys that have been set since, while somebody waits.
+    pub appeared: Vec<(usize, Box<[u8]>)>,
+    /// Databases have been exchanged, while somebody waits.
+    pub swapped: bool,
 }
 
 impl Keyspace {
@@ -110,6 +116,9 @@ impl Keyspace {
             expired: 0,
             expired_told: 0,
             no_touch: false,
+            tells_of_new: false,
+            appeared: Vec::new(),
+            swapped: false,
         }
     }
 
@@ -178,9 +187,18 @@ impl Keyspace {
             return;
         }
         self.touch(db, key.bytes);
+        if self.tells_of_new {
+            self.appeared.push((db, key.bytes.into()));
+        }
         let accessed = !self.no_touch;
         let how = (&self.hasher, &mut self.access);
         self.expired += self.dbs[db].set(key, value, expiry, (now, accessed), how);
+    }
+
+    /// Whether somebody may be served who waits for a key.
+    #[inline]
+    pub fn has_new(&self) -> bool {
+        !self.appeared.is_empty() | self.swapped
     }
 
     /// Puts what another key held under this one, whatever was there.
@@ -338,6 +356,7 @@ impl Keyspace {
         self.dbs.swap(a, b);
         let gone = self.dbs[a].counts.gone.take();
         self.dbs[a].counts.gone = std::mem::replace(&mut self.dbs[b].counts.gone, gone);
+        self.swapped = self.tells_of_new;
     }
 
     /// A key's value or deadline has changed: whoever watches it is to know.
