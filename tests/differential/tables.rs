@@ -19,6 +19,11 @@ fn hashes() {
 }
 
 #[test]
+fn sorted_sets() {
+    check(include_str!("tables/sorted_sets.txt"));
+}
+
+#[test]
 fn keys() {
     check(include_str!("tables/keys.txt"));
 }

@@ -5,7 +5,8 @@
 
 use crate::keyspace::{Entry, Keyspace, Millis, ScanPosition, ValueRef};
 use crate::slot::{SLOTS, Slot};
-use crate::values::HashRef;
+use crate::values::{HashRef, SortedSetRef};
+use corelane_resp::{DOUBLE_LEN_MAX, grisu_text};
 use sha1_smol::Sha1;
 
 /// A SHA-1 hash, or zeros.
@@ -13,6 +14,7 @@ pub(crate) type Digest = [u8; 20];
 
 /// Valkey's numbers of the types, big-endian.
 const STRING: [u8; 4] = [0; 4];
+const SORTED_SET: [u8; 4] = [0, 0, 0, 3];
 const HASH: [u8; 4] = [0, 0, 0, 4];
 const LIST: [u8; 4] = [0, 0, 0, 1];
 const SET: [u8; 4] = [0, 0, 0, 2];
@@ -46,6 +48,7 @@ pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
             set.for_each(|member| digest = xored(digest, &member.text()));
             digest
         }
+        ValueRef::SortedSet(set) => sorted_set_digest(mixed(digest, &SORTED_SET), set),
         _ => mixed(mixed(digest, &STRING), entry.string().unwrap_or_default()),
     };
     if entry.expiry().is_some() { xored(digest, b"!!expire!!") } else { digest }
@@ -54,6 +57,14 @@ pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
 fn hash_digest(mut digest: Digest, hash: HashRef<'_>) -> Digest {
     hash.for_each(|field, value| {
         let one = mixed(mixed(Digest::default(), &field.text()), &value.text());
+        digest = xored(digest, &one);
+    });
+    digest
+}
+
+fn sorted_set_digest(mut digest: Digest, set: SortedSetRef<'_>) -> Digest {
+    set.visit(0, set.len(), false, &mut |member, score| {
+        let one = mixed(mixed(Digest::default(), member), grisu_text(score, &mut [0; DOUBLE_LEN_MAX]));
         digest = xored(digest, &one);
     });
     digest

@@ -6,7 +6,7 @@
 //! the standard library's text would differ: 1044832739001210.8 is `1044832739001210.7` on the wire.
 
 /// Bytes that hold any text: a sign, 17 digits, a point, and either `e-308` or seven more digits.
-pub(crate) const TEXT_LEN_MAX: usize = 32;
+pub const TEXT_LEN_MAX: usize = 32;
 
 /// Digits that Grisu2 produces at most.
 const DIGITS_MAX: usize = 18;
@@ -22,6 +22,17 @@ const EXPONENT_BIAS: i32 = 1075;
 
 /// Writes the text of `value` into `space` and returns it.
 pub(crate) fn double_text(value: f64, space: &mut [u8; TEXT_LEN_MAX]) -> &[u8] {
+    if value != 0.0 && value.abs() <= INTEGER_MAX && value.trunc() == value {
+        let mut text = Text { space, len: 0 };
+        text.push(itoa::Buffer::new().format(value as i64).as_bytes());
+        let len = text.len;
+        return &space[..len];
+    }
+    grisu_text(value, space)
+}
+
+/// The text of `value` where integral values are no exception: 100000000 is `1e+8`. Valkey's digests are made of it.
+pub fn grisu_text(value: f64, space: &mut [u8; TEXT_LEN_MAX]) -> &[u8] {
     let mut text = Text { space, len: 0 };
     if value.is_nan() {
         text.push(b"nan");
@@ -29,8 +40,6 @@ pub(crate) fn double_text(value: f64, space: &mut [u8; TEXT_LEN_MAX]) -> &[u8] {
         text.push(if value > 0.0 { b"inf" } else { b"-inf" });
     } else if value == 0.0 {
         text.push(if value.is_sign_negative() { b"-0" } else { b"0" });
-    } else if value.abs() <= INTEGER_MAX && value.trunc() == value {
-        text.push(itoa::Buffer::new().format(value as i64).as_bytes());
     } else {
         if value < 0.0 {
             text.push(b"-");

@@ -14,6 +14,7 @@ mod inline;
 mod reply;
 mod request;
 
+pub use double::{TEXT_LEN_MAX as DOUBLE_LEN_MAX, grisu_text};
 pub use error::ProtocolError;
 pub use frame::{DecodeError, Frame, decode, encode_command, frame_len};
 pub use frames::Frames;

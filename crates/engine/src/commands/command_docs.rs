@@ -126,6 +126,9 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "timeout" if command.group == "list" => "double",
         "limit" | "bit" => "integer",
         "value" if command.group == "bitmap" => "integer",
+        "min" | "max" if command.name.ends_with("score") || command.name == "zcount" => "double",
+        "score" => "double",
+        "start" | "stop" if command.name == "zrange" => "string",
         "pattern" => "pattern",
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "stop" | "end" | "offset"
@@ -156,7 +159,8 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
         write_pair("name", name, reply);
         write_pair("type", kind, reply);
         if leaf {
-            write_pair("display_text", &shown, reply);
+            // A token without a value shows its name.
+            write_pair("display_text", if argument.name.is_empty() { name } else { &shown }, reply);
         }
         if kind == "key" {
             reply.bulk(b"key_spec_index");

@@ -135,6 +135,21 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("srandmember", &[("2.6.0", "Added the optional `count` argument.")]),
     ("srem", &[("2.4.0", "Accepts multiple `member` arguments.")]),
     ("ttl", &[("2.8.0", "Added the -2 reply.")]),
+    (
+        "zadd",
+        &[
+            ("2.4.0", "Accepts multiple elements."),
+            ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
+            ("6.2.0", "Added the `GT` and `LT` options."),
+        ],
+    ),
+    ("zrange", &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")]),
+    ("zrangebyscore", &[("2.0.0", "Added the `WITHSCORES` modifier.")]),
+    ("zrank", &[("7.2.0", "Added the optional `WITHSCORE` argument.")]),
+    ("zrem", &[("2.4.0", "Accepts multiple elements.")]),
+    ("zrevrangebyscore", &[("2.1.6", "`min` and `max` can be exclusive.")]),
+    ("zrevrank", &[("7.2.0", "Added the optional `WITHSCORE` argument.")]),
+    ("zscan", &[("8.0.0", "Added noscores option.")]),
 ];
 
 /// The changes of a command, given by its full name.

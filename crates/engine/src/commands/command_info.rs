@@ -313,6 +313,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
     found.extend(match command.group {
         "string" => Some("@string"),
         "hash" => Some("@hash"),
+        "sorted-set" => Some("@sortedset"),
         "list" => Some("@list"),
         "set" => Some("@set"),
         "connection" if command.shown_subcommands().is_empty() => Some("@connection"),

@@ -1,4 +1,4 @@
-//! What the commands share that iterate over the elements of a collection: HSCAN.
+//! What the commands share that iterate over the elements of a collection: HSCAN, ZSCAN.
 
 use super::scan::{COUNT_DEFAULT, SCAN_STEP_MAX, parse_cursor};
 use crate::args::Args;

@@ -54,6 +54,9 @@ mod string_set;
 #[cfg(test)]
 mod testing;
 mod transactions;
+mod zset;
+mod zset_range;
+mod zset_read;
 
 use crate::args::Args;
 use crate::command::{Command, Flags};
@@ -100,6 +103,8 @@ static FAMILIES: &[&[Command]] = &[
     set_random::COMMANDS,
     set_algebra::COMMANDS,
     list_blocking::COMMANDS,
+    zset::COMMANDS,
+    zset_read::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;
