@@ -20,9 +20,10 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
     time debug object object|encoding slowlog slowlog|get slowlog|help slowlog|len slowlog|reset commandlog commandlog|get \
     commandlog|help commandlog|len commandlog|reset latency latency|doctor latency|graph latency|help latency|histogram \
     latency|history latency|latest latency|reset \
-    hset hsetnx hmset hget hmget hgetall hkeys hvals hlen hstrlen hexists hdel hincrby hincrbyfloat hrandfield hscan \
-    zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zcard zscore zmscore \
-    zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan";
+     hset hsetnx hmset hget hmget hgetall hkeys hvals hlen hstrlen hexists hdel hincrby hincrbyfloat hrandfield hscan hexpire \
+     hpexpire hexpireat hpexpireat httl hpttl hexpiretime hpexpiretime hpersist hgetex hsetex hgetdel \
+     zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zcard zscore zmscore \
+     zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

@@ -21,6 +21,8 @@ fn hashes() {
 #[test]
 fn sorted_sets() {
     check(include_str!("tables/sorted_sets.txt"));
+fn hash_deadlines() {
+    check(include_str!("tables/hash_deadlines.txt"));
 }
 
 #[test]

@@ -202,6 +202,8 @@ pub struct ShardReport {
     pub memory: Option<ShardMemory>,
     /// Keys that expired.
     pub expired: u64,
+    /// Fields of hashes that expired.
+    pub expired_fields: u64,
     /// Flushed keys that are still to be freed.
     pub pending_frees: u64,
     /// Flushed keys that have been freed.

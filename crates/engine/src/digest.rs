@@ -37,9 +37,9 @@ fn mixed(digest: Digest, bytes: &[u8]) -> Digest {
 }
 
 /// `digest` with what a key holds mixed in.
-pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
+pub(crate) fn value_digest(digest: Digest, entry: &Entry, now: Millis) -> Digest {
     let digest = match entry.value() {
-        ValueRef::Hash(hash) => hash_digest(mixed(digest, &HASH), hash),
+        ValueRef::Hash(hash) => hash_digest(mixed(digest, &HASH), hash, now),
         ValueRef::List(list) => {
             list.iter().fold(mixed(digest, &LIST), |digest, element| mixed(digest, &element.text()))
         }
@@ -54,8 +54,11 @@ pub(crate) fn value_digest(digest: Digest, entry: &Entry) -> Digest {
     if entry.expiry().is_some() { xored(digest, b"!!expire!!") } else { digest }
 }
 
-fn hash_digest(mut digest: Digest, hash: HashRef<'_>) -> Digest {
+fn hash_digest(mut digest: Digest, hash: HashRef<'_>, now: Millis) -> Digest {
     hash.for_each(|field, value| {
+        if hash.deadline(&field.text()).is_some_and(|at| at <= now) {
+            return;
+        }
         let one = mixed(mixed(Digest::default(), &field.text()), &value.text());
         digest = xored(digest, &one);
     });
@@ -89,7 +92,7 @@ impl DatasetDigest {
     pub(crate) fn step(&mut self, keyspace: &Keyspace, budget: usize, now: Millis) -> bool {
         let Some((digest, keys)) = self.dbs.get_mut(self.db) else { return false };
         let next = keyspace.walk(self.db, self.position, Slot(SLOTS), budget, now, &mut |entry| {
-            let one = value_digest(mixed(Digest::default(), entry.key()), entry);
+            let one = value_digest(mixed(Digest::default(), entry.key()), entry, now);
             *digest = xored(*digest, &one);
             *keys += 1;
         });

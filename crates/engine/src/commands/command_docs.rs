@@ -3,7 +3,7 @@
 //! A usage line is what redis-cli shows: words in capitals are tokens, `[ ]` is optional, `|` separates alternatives, `...`
 //! repeats, `( )` groups; a token directly before a group belongs to the group. The tree that clients get follows from it.
 //! Behind an argument or group, `#name` names it otherwise than by what it shows, `@version` says since when there is one, and
-//! `!version` since when it is deprecated; people do not see these.
+//! `!version` since when it is deprecated; `^` says that clients are told a key specification for it. People do not see these.
 
 use crate::command::Command;
 use corelane_resp::Reply;
@@ -23,6 +23,8 @@ struct Argument {
     label: Option<String>,
     since: Option<String>,
     deprecated_since: Option<String>,
+    /// A key specification is named with it.
+    names_key_spec: bool,
 }
 
 impl Argument {
@@ -41,6 +43,10 @@ impl Argument {
     /// Takes a mark in that stands behind it.
     fn mark(&mut self, mark: &str) {
         let (sign, text) = mark.split_at(1);
+        if sign == "^" {
+            self.names_key_spec = true;
+            return;
+        }
         let place = match sign {
             "#" => &mut self.label,
             "@" => &mut self.since,
@@ -52,7 +58,7 @@ impl Argument {
 
 /// A word that says something of the argument before it.
 fn is_mark(word: &str) -> bool {
-    word.starts_with(['#', '@', '!'])
+    word.starts_with(['#', '@', '!', '^'])
 }
 
 /// A usage line as people see it.
@@ -130,11 +136,20 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "score" => "double",
         "start" | "stop" if command.name == "zrange" => "string",
         "pattern" => "pattern",
+        // Valkey calls it so with these two.
+        name if name.starts_with("unix-time")
+            && command.name.ends_with("expireat")
+            && command.group == "hash" =>
+        {
+            "integer"
+        }
         name if name.starts_with("unix-time") => "unix-time",
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "stop" | "end" | "offset"
-        | "count" | "cursor" | "index" | "numkeys" | "db" | "destination-db" | "index1" | "index2"
-        | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id" | "not-client-id"
-        | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len" => "integer",
+        | "count" | "cursor" | "index" | "numkeys" | "numfields" | "db" | "destination-db" | "index1"
+        | "index2" | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id"
+        | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len" => {
+            "integer"
+        }
         _ => "string",
     }
 }
@@ -148,7 +163,7 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
         let name = argument.label.as_ref().unwrap_or(&shown);
         let (leaf, flagged) = (argument.children.is_empty(), argument.optional || argument.multiple);
         let there = [
-            kind == "key",
+            kind == "key" || argument.names_key_spec,
             argument.token.is_some(),
             argument.since.is_some(),
             argument.deprecated_since.is_some(),
@@ -162,10 +177,10 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
             // A token without a value shows its name.
             write_pair("display_text", if argument.name.is_empty() { name } else { &shown }, reply);
         }
-        if kind == "key" {
+        if kind == "key" || argument.names_key_spec {
             reply.bulk(b"key_spec_index");
             reply.int((*keys_seen).min(command.keys.len().saturating_sub(1)) as i64);
-            *keys_seen += 1;
+            *keys_seen += usize::from(kind == "key");
         }
         if let Some(token) = &argument.token {
             write_pair("token", token, reply);

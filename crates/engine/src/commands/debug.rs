@@ -252,7 +252,9 @@ fn write_hex(digest: &Digest, reply: &mut Reply) {
 fn digest_value(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
-        let digest = ctx.find(key).map_or(Digest::default(), |entry| value_digest(Digest::default(), &entry));
+        let now = ctx.now;
+        let digest =
+            ctx.find(key).map_or(Digest::default(), |entry| value_digest(Digest::default(), &entry, now));
         write_hex(&digest, reply);
     }
     Ok(Flow::Done)

@@ -66,6 +66,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
         dbs: (0..shard.keyspace.databases()).map(|db| shard.keyspace.stats(db)).collect(),
         memory,
         expired: shard.keyspace.expired,
+        expired_fields: shard.keyspace.expired_fields(),
         pending_frees,
         freed,
         clients: ctx.sessions.map(ClientCounts::of).unwrap_or_default(),

@@ -166,13 +166,14 @@ const ABSENT: [&str; 14] = [
 ];
 
 pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
-    let sums: [(&str, Counter); 17] = [
+    let sums: [(&str, Counter); 18] = [
         ("total_connections_received", |shard| shard.stats.connections_received),
         ("total_commands_processed", |shard| shard.stats.commands),
         ("total_net_input_bytes", |shard| shard.stats.bytes_in),
         ("total_net_output_bytes", |shard| shard.stats.bytes_out),
         ("rejected_connections", |shard| shard.stats.connections_rejected),
         ("expired_keys", |shard| shard.expired),
+        ("expired_fields", |shard| shard.expired_fields),
         ("keyspace_hits", |shard| shard.stats.hits),
         ("keyspace_misses", |shard| shard.stats.misses),
         ("total_error_replies", |shard| shard.stats.errors),
@@ -250,6 +251,7 @@ pub(super) fn keyspace(totals: &Totals<'_>, out: &mut String) {
     for db in 0..totals.first.dbs.len() {
         let keys = totals.sum(|shard| shard.dbs[db].keys);
         let expires = totals.sum(|shard| shard.dbs[db].expires);
+        let timed = totals.sum(|shard| shard.dbs[db].timed);
         let deadlines: u128 = totals.shards.iter().map(|shard| shard.dbs[db].deadline_sum).sum();
         let mean = deadlines.checked_div(expires.into()).unwrap_or(0);
         let avg_ttl_ms = mean.saturating_sub(totals.first.now.into());
@@ -257,7 +259,9 @@ pub(super) fn keyspace(totals: &Totals<'_>, out: &mut String) {
             field(
                 out,
                 &format!("db{db}"),
-                format_args!("keys={keys},expires={expires},avg_ttl={avg_ttl_ms},keys_with_volatile_items=0"),
+                format_args!(
+                    "keys={keys},expires={expires},avg_ttl={avg_ttl_ms},keys_with_volatile_items={timed}"
+                ),
             );
         }
     }

@@ -21,6 +21,8 @@ mod expire;
 mod generic;
 mod generic_transfer;
 mod hash;
+mod hash_deadline;
+mod hash_field;
 mod hash_read;
 mod help;
 mod info;
@@ -105,6 +107,8 @@ static FAMILIES: &[&[Command]] = &[
     list_blocking::COMMANDS,
     zset::COMMANDS,
     zset_read::COMMANDS,
+    hash_deadline::COMMANDS,
+    hash_field::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;

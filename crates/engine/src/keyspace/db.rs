@@ -21,6 +21,8 @@ pub struct DbStats {
     pub keys: u64,
     /// Keys with a deadline.
     pub expires: u64,
+    /// Keys with fields that have a deadline.
+    pub timed: u64,
     /// Bytes of all entries.
     pub bytes: u64,
     /// The sum of all deadlines, in Unix milliseconds.
@@ -77,6 +79,8 @@ pub(super) struct Db {
     pub(super) slots: Box<[Node<Entry>]>,
     pub(super) counts: Counts,
     pub(super) wheel: Wheel,
+    /// Fields of hashes that were removed since their time had come.
+    pub(super) expired_fields: u64,
     /// Hints that were handed out and not looked at yet.
     pub(super) pending: Vec<u32>,
 }
@@ -97,6 +101,7 @@ impl Counts {
     fn add(&mut self, slot: Slot, entry: &Entry) {
         self.stats.keys += 1;
         self.stats.expires += u64::from(entry.expiry().is_some());
+        self.stats.timed += u64::from(entry.has_timed_fields());
         self.stats.deadline_sum += u128::from(entry.expiry().unwrap_or(0));
         self.stats.bytes += entry.size() as u64;
         self.groups[usize::from(slot.0) / GROUP] += 1;
@@ -105,6 +110,7 @@ impl Counts {
     pub(super) fn subtract(&mut self, slot: Slot, entry: &Entry) {
         self.stats.keys -= 1;
         self.stats.expires -= u64::from(entry.expiry().is_some());
+        self.stats.timed -= u64::from(entry.has_timed_fields());
         self.stats.deadline_sum -= u128::from(entry.expiry().unwrap_or(0));
         self.stats.bytes -= entry.size() as u64;
         self.groups[usize::from(slot.0) / GROUP] -= 1;
@@ -127,16 +133,25 @@ impl Counts {
     /// Lets `change` change an entry.
     #[inline]
     fn change<T>(&mut self, entry: &mut Entry, change: impl FnOnce(&mut Entry) -> T) -> T {
-        let (size, expiry) = (entry.size() as u64, entry.expiry());
+        let (size, expiry, timed) = (entry.size() as u64, entry.expiry(), entry.has_timed_fields());
         let result = change(entry);
         self.stats.bytes = self.stats.bytes - size + entry.size() as u64;
         let now = entry.expiry();
+        self.stats.timed = self.stats.timed - u64::from(timed) + u64::from(entry.has_timed_fields());
         if expiry != now {
             self.stats.expires = self.stats.expires - u64::from(expiry.is_some()) + u64::from(now.is_some());
             self.stats.deadline_sum -= u128::from(expiry.unwrap_or(0));
             self.stats.deadline_sum += u128::from(now.unwrap_or(0));
         }
         result
+    }
+}
+
+impl Counts {
+    /// Removes fields of a hash whose time has come, at most `budget`; how many they were.
+    #[cold]
+    pub(super) fn drop_expired_fields(&mut self, entry: &mut Entry, now: Millis, budget: usize) -> u64 {
+        self.change(entry, |entry| entry.drop_expired_fields(now, budget)) as u64
     }
 }
 
@@ -176,8 +191,18 @@ impl Db {
     #[inline]
     pub(super) fn find_live(&mut self, key: Key<'_>, now: Millis) -> (Option<EntryMut<'_>>, bool) {
         let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return (None, false) };
-        match node.find_unless(key.hash, key.bytes, |entry| entry.expiry().is_some_and(|at| at <= now)) {
-            Found::Entry(entry) => (Some(entry), false),
+        let mut is_due = false;
+        let is_over = |entry: &Entry| {
+            is_due = entry.due().is_some_and(|at| at <= now);
+            is_due && entry.is_over(now)
+        };
+        match node.find_unless(key.hash, key.bytes, is_over) {
+            Found::Entry(mut entry) => {
+                if is_due {
+                    self.expired_fields += self.counts.drop_expired_fields(&mut entry, now, usize::MAX);
+                }
+                (Some(entry), false)
+            }
             Found::Nothing => (None, false),
             Found::Gone(mut entry) => {
                 self.counts.discard(key.slot, &mut entry);
@@ -200,6 +225,8 @@ impl Db {
             self.slots = std::iter::repeat_with(Node::default).take(usize::from(SLOTS)).collect();
             self.counts.groups = vec![0; usize::from(SLOTS) / GROUP].into_boxed_slice();
         }
+        // Only such a value can have deadlines of its own.
+        let owned = matches!(value, NewValue::Owned(_));
         let node = &mut self.slots[usize::from(key.slot.0)];
         if let Some(mut entry) = node.find(key.hash, key.bytes) {
             let mut old = None;
@@ -212,13 +239,13 @@ impl Db {
                 let used = access.used(entry.access(), now);
                 entry.set_access(used);
             }
-            if let Some(at) = expiry {
+            if let Some(at) = if owned { entry.due() } else { expiry } {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
         } else {
             let mut entry = Entry::new(key.bytes, value, expiry);
             entry.set_access(access.fresh(now));
-            if let Some(at) = expiry {
+            if let Some(at) = if owned { entry.due() } else { expiry } {
                 self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
             }
             self.counts.add(key.slot, &entry);
@@ -245,7 +272,7 @@ impl Db {
         let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return 0 };
         let Some(mut entry) = node.find(key.hash, key.bytes) else { return 0 };
         self.counts.change(&mut entry, |entry| entry.set_expiry(expiry));
-        let Some(at) = expiry else { return 0 };
+        let Some(at) = entry.due() else { return 0 };
         self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
         drop(entry);
         self.sweep_a_little(now, hasher)
@@ -264,7 +291,11 @@ impl Db {
         let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else {
             return (Edit::Missing(change), false);
         };
-        let expired = |entry: &Entry| entry.expiry().is_some_and(|at| at <= now);
+        let mut is_due = false;
+        let expired = |entry: &Entry| {
+            is_due = entry.due().is_some_and(|at| at <= now);
+            is_due && entry.is_over(now)
+        };
         let mut entry = match node.find_unless(key.hash, key.bytes, expired) {
             Found::Entry(entry) => entry,
             Found::Nothing => return (Edit::Missing(change), false),
@@ -280,7 +311,16 @@ impl Db {
         if !is_right(entry.value()) {
             return (Edit::WrongType, false);
         }
+        if is_due {
+            self.expired_fields += self.counts.drop_expired_fields(&mut entry, now, usize::MAX);
+        }
+        let due = entry.due();
         let result = self.counts.change(&mut entry, |entry| entry.edit(scratch, change));
+        if let Some(at) = entry.due()
+            && due != Some(at)
+        {
+            self.wheel.hint_entry(&mut entry, key.slot, key.hash, at, now);
+        }
         let emptied = entry.value().is_empty_collection();
         drop(entry);
         if emptied {

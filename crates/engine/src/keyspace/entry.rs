@@ -143,7 +143,11 @@ impl Entry {
         }
         match value.into_payload() {
             Ok((kind, payload)) => Self::build(kind as u8, key, &payload, expiry.map(unhinted)),
-            Err(boxed) => Self::build_boxed(key, boxed, expiry.map(unhinted)),
+            Err(boxed) => {
+                let mut entry = Self::build_boxed(key, boxed, expiry.map(unhinted));
+                entry.adopt(expiry);
+                entry
+            }
         }
     }
 
@@ -348,7 +352,11 @@ impl Entry {
             }
             other => match other.into_payload() {
                 Ok((kind, payload)) => Self::build(kind as u8, self.key(), &payload, expiry),
-                Err(boxed) => Self::build_boxed(self.key(), boxed, expiry),
+                Err(boxed) => {
+                    self.replace(Self::build_boxed(self.key(), boxed, expiry));
+                    self.adopt(expiry.map(|deadline| deadline.at));
+                    return;
+                }
             },
         };
         self.replace(replacement);
@@ -366,7 +374,12 @@ impl Entry {
         let shape = self.shape();
         let kind = Kind::of(shape.tag);
         if kind == Kind::Boxed {
-            return change(self.boxed_mut(shape));
+            let expiry = self.expiry();
+            let result = change(self.boxed_mut(shape));
+            if expiry != self.due() || self.timed_fields().is_some() {
+                self.set_expiry(expiry);
+            }
+            return result;
         }
         let mut payload = std::mem::take(scratch);
         payload.clear();
@@ -384,8 +397,10 @@ impl Entry {
                 *scratch = payload;
             }
             Err(value) => {
+                let expiry = self.due();
                 let replacement = Self::build_boxed(self.key(), Box::new(value), self.deadline());
                 self.replace(replacement);
+                self.adopt(expiry);
             }
         }
         result
@@ -421,15 +436,6 @@ impl Entry {
             self.set_value(NewValue::Slice(&content));
         }
         self.set_form(StringForm::Raw);
-    }
-
-    /// What OBJECT ENCODING says of a string beyond what its bytes and length say.
-    pub fn form(&self) -> StringForm {
-        match self.shape().tag & (RAW | TEXT) {
-            0 => StringForm::Plain,
-            TEXT => StringForm::Text,
-            _ => StringForm::Raw,
-        }
     }
 
     /// Takes the entry apart: what is left of it without its key, for another key, database or shard.
@@ -469,9 +475,9 @@ impl Entry {
         (shape.tag & HAS_EXPIRY != 0).then(|| u64::from_ne_bytes(self.read(shape.expiry_at())))
     }
 
-    /// When the key vanishes, in Unix milliseconds.
+    /// When the key, or the first field of a hash, vanishes, in Unix milliseconds.
     #[inline]
-    pub fn expiry(&self) -> Option<u64> {
+    pub(super) fn due(&self) -> Option<u64> {
         let shape = self.shape();
         match shape.tag & (HAS_EXPIRY | FAR) {
             0 => None,
@@ -481,7 +487,7 @@ impl Entry {
     }
 
     fn deadline(&self) -> Option<Deadline> {
-        self.expiry().map(|at| Deadline { at, hint: self.hint() })
+        self.due().map(|at| Deadline { at, hint: self.hint() })
     }
 
     /// Where the timing wheel holds a hint for this key; `NO_HINT` where it does not.
@@ -489,8 +495,7 @@ impl Entry {
         self.expiry_word().map_or(NO_HINT, |word| (word >> EXPIRY_BITS) as u16)
     }
 
-    /// Sets or removes the deadline. The hint survives a change of deadline; without a deadline there is none.
-    pub fn set_expiry(&mut self, expiry: Option<u64>) {
+    fn set_due(&mut self, expiry: Option<u64>) {
         let (shape, old) = (self.shape(), self.deadline());
         let new = expiry.map(|at| Deadline { at, hint: old.map_or(NO_HINT, |old| old.hint) });
         match (new, old) {
@@ -581,5 +586,6 @@ impl std::fmt::Debug for Entry {
     }
 }
 
+mod deadline;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,8 @@ const HINTS_PER_KEY_MAX: usize = 2;
 const HINTS_MIN: usize = 4096;
 /// Hints swept for each one added beyond that; at least half of those swept are stale.
 const SWEPT_PER_HINT: usize = 4;
+/// Fields of one hash that are removed at a time.
+const FIELDS_PER_STEP_MAX: usize = 256;
 /// Bits of the hash that a hint holds, beside 14 bits of the slot.
 const HASH_BITS: u32 = 18;
 
@@ -66,7 +68,9 @@ impl Db {
 
     #[inline]
     fn has_stale_hints(&self) -> bool {
-        self.wheel.len() > HINTS_MIN.max(HINTS_PER_KEY_MAX * self.counts.stats.expires as usize)
+        self.wheel.len()
+            > HINTS_MIN
+                .max(HINTS_PER_KEY_MAX * (self.counts.stats.expires + self.counts.stats.timed) as usize)
     }
 
     fn sweep(&mut self, now: Millis, budget: &mut usize, hasher: &KeyHasher) -> u64 {
@@ -99,21 +103,30 @@ impl Db {
     /// looked at, and how many it has removed.
     fn settle(&mut self, hint: u32, now: Millis, hasher: &KeyHasher) -> (usize, u64) {
         let slot = Slot((hint >> HASH_BITS) as u16);
-        let Some(node) = self.slots.get_mut(usize::from(slot.0)) else { return (0, 0) };
         let first = u64::from(hint) << (u64::BITS - HASH_BITS);
         let (mut seen, mut removed) = (0, 0);
-        let (wheel, counts) = (&mut self.wheel, &mut self.counts);
+        let Self { slots, wheel, counts, expired_fields, .. } = self;
+        let Some(node) = slots.get_mut(usize::from(slot.0)) else { return (0, 0) };
         node.retain(first, first | u64::MAX >> HASH_BITS, &mut |mut entry| {
             seen += 1;
-            let Some(at) = entry.expiry() else { return true };
+            let Some(mut at) = entry.due() else { return true };
             let hash = hasher.hash(entry.key());
             if reference(slot, hash) != hint {
                 return true;
             }
             if at <= now {
-                counts.discard(slot, &mut entry);
-                removed += 1;
-                return false;
+                if entry.is_over(now) {
+                    counts.discard(slot, &mut entry);
+                    removed += 1;
+                    return false;
+                }
+                let dropped = counts.drop_expired_fields(&mut entry, now, FIELDS_PER_STEP_MAX);
+                *expired_fields += dropped;
+                seen += dropped as usize;
+                match entry.due() {
+                    Some(next) => at = next,
+                    None => return true,
+                }
             }
             wheel.hint_entry(&mut entry, slot, hash, at, now);
             true

@@ -91,6 +91,8 @@ pub struct Keyspace {
     pub expired: u64,
     /// How many of them have been told.
     expired_told: u64,
+    /// Fields that had expired in databases that have been flushed.
+    expired_fields_before: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
     pub no_touch: bool,
     /// Somebody waits for a key to have elements.
@@ -115,6 +117,7 @@ impl Keyspace {
             access: AccessPolicy::default(),
             expired: 0,
             expired_told: 0,
+            expired_fields_before: 0,
             no_touch: false,
             tells_of_new: false,
             appeared: Vec::new(),
@@ -258,7 +261,7 @@ impl Keyspace {
     /// Removes a key and returns its value and deadline, if it was there and had not expired.
     pub fn take(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<Entry> {
         let entry = self.dbs[db].remove(key)?;
-        if entry.expiry().is_some_and(|at| at <= now) {
+        if entry.is_over(now) {
             self.dbs[db].counts.note_gone(&entry);
             self.expired += 1;
             return None;
@@ -313,7 +316,7 @@ impl Keyspace {
         visit: &mut dyn FnMut(&Entry),
     ) -> Option<ScanPosition> {
         self.dbs[db].walk(from, to, budget, &mut |entry| {
-            if entry.expiry().is_none_or(|at| at > now) {
+            if !entry.is_over(now) {
                 visit(entry);
             }
         })
@@ -336,6 +339,7 @@ impl Keyspace {
     /// Empties a database. Its memory is freed by and by (see `free_some`).
     pub fn flush(&mut self, db: usize) {
         let gone = self.dbs[db].counts.gone.take();
+        self.expired_fields_before += self.dbs[db].expired_fields;
         self.garbage.push(std::mem::take(&mut self.dbs[db]));
         self.dbs[db].counts.gone = gone;
     }
@@ -445,6 +449,11 @@ impl Keyspace {
                 tell(idx, key);
             }
         }
+    }
+
+    /// Fields of hashes that were removed since their time had come.
+    pub fn expired_fields(&self) -> u64 {
+        self.dbs.iter().map(|db| db.expired_fields).sum::<u64>() + self.expired_fields_before
     }
 
     /// Keys of flushed databases: how many are still to be freed, and how many have been.

@@ -108,7 +108,20 @@ impl Hash {
 
     /// Changes the value of a field without any other change to it, or sets it.
     pub fn update(&mut self, field: &[u8], value: &[u8], limits: &CompactLimits) {
-        self.set(field, value, limits);
+        if let Self::Table(fields) = self {
+            fields.update(field, value);
+        } else {
+            self.set(field, value, limits);
+        }
+    }
+
+    /// Gives a field that is there a deadline in Unix milliseconds, for which the hash has to be large, or takes it away.
+    pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>, seed: u64) {
+        match self {
+            Self::Table(fields) => fields.set_deadline(field, deadline),
+            Self::Pack(_) if deadline.is_none() => {}
+            Self::Pack(_) => self.enlarge(seed).set_deadline(field, deadline),
+        }
     }
 
     /// Removes a field; true if it was there.
@@ -160,6 +173,14 @@ impl<'a> HashRef<'a> {
         match self {
             Self::Pack(pack) => value_place(pack, field).map(|at| pack.get(at)),
             Self::Table(fields) => fields.get(field).map(Element::Bytes),
+        }
+    }
+
+    /// When a field vanishes, in Unix milliseconds; `None` for never.
+    pub fn deadline(self, field: &[u8]) -> Option<u64> {
+        match self {
+            Self::Pack(_) => None,
+            Self::Table(fields) => fields.deadline(field),
         }
     }
 
