@@ -21,6 +21,9 @@ fn hashes() {
 #[test]
 fn sorted_sets() {
     check(include_str!("tables/sorted_sets.txt"));
+}
+
+#[test]
 fn hash_deadlines() {
     check(include_str!("tables/hash_deadlines.txt"));
 }
