@@ -39,6 +39,11 @@ fn lists() {
 }
 
 #[test]
+fn bitmaps() {
+    check(include_str!("tables/bitmaps.txt"));
+}
+
+#[test]
 fn sets() {
     check(include_str!("tables/sets.txt"));
 }

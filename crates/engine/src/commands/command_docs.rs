@@ -16,6 +16,8 @@ struct Argument {
     token: Option<String>,
     optional: bool,
     multiple: bool,
+    /// Its token repeats with it.
+    token_repeats: bool,
     children: Vec<Self>,
     /// The children exclude each other.
     one_of: bool,
@@ -193,13 +195,13 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
         }
         if flagged {
             reply.bulk(b"flags");
-            reply.set(usize::from(argument.optional) + usize::from(argument.multiple));
-            if argument.optional {
-                reply.simple("optional");
-            }
-            if argument.multiple {
-                reply.simple("multiple");
-            }
+            let flags = [
+                (argument.optional, "optional"),
+                (argument.multiple, "multiple"),
+                (argument.token_repeats, "multiple_token"),
+            ];
+            reply.set(flags.iter().filter(|(set, _)| *set).count());
+            flags.iter().filter(|(set, _)| *set).for_each(|(_, name)| reply.simple(name));
         }
         if !leaf {
             reply.bulk(b"arguments");
@@ -286,6 +288,7 @@ fn repeats_what_precedes(sequence: &mut Vec<Argument>, group: &Argument) -> bool
 fn repeat(sequence: &mut [Argument]) {
     if let Some(last) = sequence.last_mut() {
         last.multiple = true;
+        last.token_repeats = last.token.is_some();
     }
 }
 

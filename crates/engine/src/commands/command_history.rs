@@ -4,6 +4,14 @@
 const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("auth", &[("6.0.0", "Added ACL style (username and password).")]),
     (
+        "bitcount",
+        &[
+            ("7.0.0", "Added the `BYTE|BIT` option."),
+            ("8.0.0", "`end` made optional; when called without argument the command reports the last BYTE."),
+        ],
+    ),
+    ("bitpos", &[("7.0.0", "Added the `BYTE|BIT` option.")]),
+    (
         "client|kill",
         &[
             ("2.8.12", "Added new filter format."),

@@ -316,6 +316,7 @@ fn categories(command: &Command) -> Vec<&'static str> {
         "sorted-set" => Some("@sortedset"),
         "list" => Some("@list"),
         "set" => Some("@set"),
+        "bitmap" => Some("@bitmap"),
         "connection" if command.shown_subcommands().is_empty() => Some("@connection"),
         _ => None,
     });

@@ -1,6 +1,9 @@
 //! All commands, family by family; every file holds the records, the handlers and their tests together.
 
 mod auth;
+mod bitfield;
+mod bitmap;
+mod bitop;
 mod client;
 mod client_filter;
 mod client_kill;
@@ -109,6 +112,9 @@ static FAMILIES: &[&[Command]] = &[
     zset_read::COMMANDS,
     hash_deadline::COMMANDS,
     hash_field::COMMANDS,
+    bitmap::COMMANDS,
+    bitop::COMMANDS,
+    bitfield::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;

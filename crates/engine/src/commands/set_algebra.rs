@@ -351,6 +351,12 @@ fn read_to_store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation) -> Result<Flo
 }
 
 fn decide_store(decide: &mut Decide<'_>) -> Next {
+    next_of_store(decide, DESTINATION)
+}
+
+/// After the first stage of a command that stores what it has read: the number of elements where that has been done already, else
+/// what the shards have shipped goes to the shard of the key at `destination`.
+pub(super) fn next_of_store(decide: &mut Decide<'_>, destination: usize) -> Next {
     if let Some(failed) = decide.results.iter().find(|result| result.failed) {
         decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
         return Next::Reply;
@@ -365,7 +371,7 @@ fn decide_store(decide: &mut Decide<'_>) -> Next {
         decide.reply.int(decide.results.iter().map(|result| result.elements as i64).sum());
         return Next::Reply;
     }
-    Next::Run { stage: 1, on: On::Key(DESTINATION), payload: Payload::Values(values) }
+    Next::Run { stage: 1, on: On::Key(destination), payload: Payload::Values(values) }
 }
 
 fn store_shares(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation) -> Result<Flow, Error> {

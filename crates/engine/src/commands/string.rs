@@ -240,7 +240,7 @@ fn check_len(ctx: &Ctx<'_>, len: usize) -> Result<(), Error> {
 }
 
 /// The length of the string at a key, `None` if there is none.
-fn string_len(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<Option<usize>, Error> {
+pub(super) fn string_len(ctx: &mut Ctx<'_>, key: &[u8]) -> Result<Option<usize>, Error> {
     let key = ctx.key(key);
     match ctx.shard.keyspace.find_to_change(ctx.db, key, ctx.now) {
         None => Ok(None),
