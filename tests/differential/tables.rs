@@ -49,6 +49,11 @@ fn sets() {
 }
 
 #[test]
+fn payloads() {
+    check(include_str!("tables/dump.txt"));
+}
+
+#[test]
 fn connection() {
     check(include_str!("tables/connection.txt"));
 }

@@ -132,7 +132,7 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "source" | "destination" => "key",
         "increment" if command.name.ends_with("float") => "double",
         "timeout" if command.group == "list" => "double",
-        "limit" | "bit" => "integer",
+        "limit" | "bit" | "ttl" | "frequency" => "integer",
         "value" if command.group == "bitmap" => "integer",
         "min" | "max" if command.name.ends_with("score") || command.name == "zcount" => "double",
         "score" => "double",

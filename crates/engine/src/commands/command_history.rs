@@ -116,6 +116,14 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
             "The command no longer returns an error when source and destination names are the same.",
         )],
     ),
+    (
+        "restore",
+        &[
+            ("3.0.0", "Added the `REPLACE` modifier."),
+            ("5.0.0", "Added the `ABSTTL` modifier."),
+            ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+        ],
+    ),
     ("rpop", &[("6.2.0", "Added the `count` argument.")]),
     ("rpush", &[("2.4.0", "Accepts multiple `element` arguments.")]),
     ("rpushx", &[("4.0.0", "Accepts multiple `element` arguments.")]),

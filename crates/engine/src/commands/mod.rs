@@ -18,6 +18,7 @@ mod config;
 mod connection;
 mod database;
 mod debug;
+mod dump;
 mod element;
 mod element_scan;
 mod expire;
@@ -96,6 +97,7 @@ static FAMILIES: &[&[Command]] = &[
     commandlog::COMMANDS,
     latency::COMMANDS,
     memory::COMMANDS,
+    dump::COMMANDS,
     pubsub::COMMANDS,
     pubsub_info::COMMANDS,
     hash::COMMANDS,

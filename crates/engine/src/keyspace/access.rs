@@ -85,6 +85,16 @@ impl AccessPolicy {
         self.lfu.is_none().then(|| (now / 1000).wrapping_sub(u64::from(access.0)) & SECONDS_MASK)
     }
 
+    /// For a key that is to look as if it had not been used for so many seconds; `None` where accesses are counted.
+    pub fn idle_for(&self, idle_s: u64, now: Millis) -> Option<Access> {
+        self.lfu.is_none().then(|| at_second(now.saturating_sub(idle_s.saturating_mul(1000))))
+    }
+
+    /// For a key whose counter is to have this value; `None` where accesses are not counted.
+    pub fn used_so_often(&self, frequency: u8, now: Millis) -> Option<Access> {
+        self.lfu.is_some().then(|| counted(now, frequency))
+    }
+
     /// The counter as of now; `None` where accesses are not counted.
     pub fn frequency(&self, access: Access, now: Millis) -> Option<u8> {
         self.lfu.map(|lfu| decayed(lfu, access, now))

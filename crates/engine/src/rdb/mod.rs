@@ -87,13 +87,13 @@ pub fn seal(writer: Writer) -> Vec<u8> {
     payload
 }
 
-/// What a payload holds, without version and checksum; `None` where they are wrong. A checksum of 0 is none.
+/// What a payload holds, without version and checksum; `None` where they are wrong.
 pub fn unseal(payload: &[u8]) -> Option<&[u8]> {
     let (content, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_LEN)?)?;
     let (version, checksum) = footer.split_at(2);
     let version = u16::from_le_bytes(version.try_into().ok()?);
     let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
-    let right = checksum == 0 || checksum == CRC.checksum(&payload[..content.len() + 2]);
+    let right = checksum == CRC.checksum(&payload[..content.len() + 2]);
     (right && version <= VERSION_FIELD_DEADLINES && !FOREIGN_VERSIONS.contains(&version)).then_some(content)
 }
 
