@@ -1,4 +1,5 @@
-// go-redis against the server on the port given: goroutines over one pool, pipelines, scanning, both protocols.
+// go-redis against the server on the port given: goroutines over one pool, pipelines, scanning, both protocols, collections,
+// transactions, blocking commands, channels.
 package main
 
 import (
@@ -84,6 +85,91 @@ func goroutines(ctx context.Context, client *redis.Client) {
 	group.Wait()
 }
 
+func collections(ctx context.Context, client *redis.Client) {
+	equal(must(client.HSet(ctx, "h", "a", 1, "b", "two").Result()), 2)
+	equal(must(client.HGetAll(ctx, "h").Result())["b"], "two")
+	equal(must(client.RPush(ctx, "l", 1, 2, 3).Result()), 3)
+	equal(fmt.Sprint(must(client.LRange(ctx, "l", 0, -1).Result())), "[1 2 3]")
+	equal(must(client.LMove(ctx, "l", "l2", "LEFT", "RIGHT").Result()), "1")
+	equal(must(client.SAdd(ctx, "s", "x", "y", "x").Result()), 2)
+	equal(must(client.SAdd(ctx, "s2", "y", "z").Result()), 2)
+	equal(fmt.Sprint(must(client.SInter(ctx, "s", "s2").Result())), "[y]")
+	equal(must(client.ZAdd(ctx, "z", redis.Z{Score: 1, Member: "one"}, redis.Z{Score: 2.5, Member: "more"}).Result()), 2)
+	equal(fmt.Sprint(must(client.ZRangeWithScores(ctx, "z", 0, -1).Result())), "[{1 one} {2.5 more}]")
+	equal(must(client.SetBit(ctx, "bits", 7, 1).Result()), 0)
+	for n := range 700 {
+		must(client.SAdd(ctx, "many", fmt.Sprint("m", n)).Result())
+	}
+	found := map[string]bool{}
+	for scan := client.SScan(ctx, "many", 0, "", 50).Iterator(); scan.Next(ctx); {
+		found[scan.Val()] = true
+	}
+	equal(len(found), 700)
+}
+
+func transactions(ctx context.Context, client *redis.Client) {
+	replies := must(client.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		pipe.Set(ctx, "t1", 1, 0)
+		pipe.Incr(ctx, "t1")
+		pipe.LPush(ctx, "t2", "x")
+		return nil
+	}))
+	equal(replies[1].(*redis.IntCmd).Val(), 2)
+	var group sync.WaitGroup
+	for range 5 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for done := 0; done < 10; {
+				err := client.Watch(ctx, func(tx *redis.Tx) error {
+					value := must(tx.Get(ctx, "t1").Int())
+					_, err := tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+						pipe.Set(ctx, "t1", value+1, 0)
+						pipe.Incr(ctx, "t3")
+						return nil
+					})
+					return err
+				}, "t1", "t3")
+				if err == nil {
+					done++
+				} else if !errors.Is(err, redis.TxFailedErr) {
+					panic(err)
+				}
+			}
+		}()
+	}
+	group.Wait()
+	equal(must(client.Get(ctx, "t1").Result()), "52")
+	equal(must(client.Get(ctx, "t3").Result()), "50")
+}
+
+func blocking(ctx context.Context, client *redis.Client) {
+	popped := make(chan []string)
+	go func() { popped <- must(client.BLPop(ctx, 5*time.Second, "none", "queue").Result()) }()
+	time.Sleep(50 * time.Millisecond)
+	equal(must(client.RPush(ctx, "queue", "job").Result()), 1)
+	equal(fmt.Sprint(<-popped), "[queue job]")
+	_, err := client.BLPop(ctx, time.Second, "queue").Result()
+	equal(errors.Is(err, redis.Nil), true)
+}
+
+func channels(ctx context.Context, client *redis.Client) {
+	subscriber := client.Subscribe(ctx, "news", "weather")
+	for range 2 {
+		must(subscriber.ReceiveTimeout(ctx, 5*time.Second))
+	}
+	equal(must(client.Publish(ctx, "news", "hello").Result()), 1)
+	equal(must(client.Publish(ctx, "weather", "rain").Result()), 1)
+	heard := map[string]string{}
+	for range 2 {
+		message := must(subscriber.ReceiveMessage(ctx))
+		heard[message.Channel] = message.Payload
+	}
+	equal(heard["news"], "hello")
+	equal(heard["weather"], "rain")
+	must(0, subscriber.Close())
+}
+
 func introspection(ctx context.Context, client *redis.Client) {
 	equal(len(must(client.Info(ctx, "everything").Result())) > 1000, true)
 	equal(must(client.MemoryUsage(ctx, "large").Result()) > 300_000, true)
@@ -99,6 +185,10 @@ func main() {
 		commands(ctx, client)
 		pipelines(ctx, client)
 		goroutines(ctx, client)
+		collections(ctx, client)
+		transactions(ctx, client)
+		blocking(ctx, client)
+		channels(ctx, client)
 		introspection(ctx, client)
 		must(0, client.Close())
 	}

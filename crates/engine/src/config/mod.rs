@@ -1,6 +1,6 @@
 //! The configuration as users see it: directives by name, their values as text, and how a value is checked.
 //!
-//! The table ([`table`]) is the one place that knows the directives; the configuration file, the command line, CONFIG and
+//! The table (`table`) is the one place that knows the directives; the configuration file, the command line, CONFIG and
 //! docs/config.md derive from it. What the engine works with are the typed fields of [`Settings`](crate::Settings), which
 //! `apply` sets from the values. Every shard has a copy of both.
 
