@@ -23,7 +23,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
      hset hsetnx hmset hget hmget hgetall hkeys hvals hlen hstrlen hexists hdel hincrby hincrbyfloat hrandfield hscan hexpire \
      hpexpire hexpireat hpexpireat httl hpttl hexpiretime hpexpiretime hpersist hgetex hsetex hgetdel \
      zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zcard zscore zmscore \
-     zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan";
+     zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan \
+     zmpop bzpopmin bzpopmax bzmpop zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

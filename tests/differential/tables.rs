@@ -24,6 +24,11 @@ fn sorted_sets() {
 }
 
 #[test]
+fn sorted_sets_combined() {
+    check(include_str!("tables/sorted_sets_combined.txt"));
+}
+
+#[test]
 fn hash_deadlines() {
     check(include_str!("tables/hash_deadlines.txt"));
 }

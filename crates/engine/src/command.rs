@@ -254,24 +254,45 @@ impl KeySpec {
     }
 }
 
-/// Keys of one command: arguments `first`, `first + step`, … , `count` of them.
+/// Keys of one command: arguments `first`, `first + step`, … , `count` of them, and one that may stand apart from these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRange {
     /// The first key's index in the arguments.
     pub first: usize,
     /// From key to key.
     pub step: usize,
-    /// How many.
+    /// How many, the one that stands apart not included.
     pub count: usize,
+    /// The index of one more key, before `first` or behind all others: where a result is stored.
+    pub apart: Option<usize>,
 }
 
 impl KeyRange {
     /// No keys.
-    pub const NONE: Self = Self { first: 0, step: 1, count: 0 };
+    pub const NONE: Self = Self { first: 0, step: 1, count: 0, apart: None };
 
-    /// The indices of the keys in the arguments.
+    /// The one key at an index.
+    pub const fn one(idx: usize) -> Self {
+        Self { first: idx, step: 1, count: 1, apart: None }
+    }
+
+    /// How many keys there are.
+    pub const fn len(self) -> usize {
+        self.count + self.apart.is_some() as usize
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The indices of the keys in the arguments, in ascending order.
+    #[inline]
     pub fn indices(self) -> impl Iterator<Item = usize> + Clone {
-        (0..self.count).map(move |n| self.first + n * self.step)
+        let before = self.apart.filter(|apart| *apart < self.first);
+        let behind = self.apart.filter(|apart| *apart >= self.first);
+        let row = (0..self.count).map(move |n| self.first + n * self.step);
+        before.into_iter().chain(row).chain(behind)
     }
 }
 
@@ -400,12 +421,17 @@ impl Command {
                 if *begin == first.begin + 1 =>
             {
                 let count = args.len().checked_sub(first.begin)?;
-                Some(KeyRange { first: first.begin, step: 1, count })
+                Some(KeyRange { first: first.begin, step: 1, count, apart: None })
+            }
+            // A destination, and as many sources as an argument says.
+            [destination, sources @ KeySpec { find: Find::Count { .. }, .. }] => {
+                Some(KeyRange { apart: Some(destination.begin), ..sources.range(args)? })
             }
             [first, .., last] => Some(KeyRange {
                 first: first.begin,
                 step: (last.begin - first.begin) / (self.keys.len() - 1),
                 count: self.keys.len(),
+                apart: None,
             }),
         }
     }
@@ -421,13 +447,14 @@ impl KeySpec {
                     self.begin + last as usize
                 };
                 let count = (end + step).checked_sub(self.begin)? / step;
-                Some(KeyRange { first: self.begin, step, count })
+                Some(KeyRange { first: self.begin, step, count, apart: None })
             }
             Find::Count { count_at, first, step } => {
                 let count =
                     usize::try_from(crate::args::parse_int(args.get(self.begin + count_at)?)?).ok()?;
                 let last = count.checked_sub(1)?.checked_mul(step)?.checked_add(self.begin + first)?;
-                (last < args.len()).then_some(KeyRange { first: self.begin + first, step, count })
+                let range = KeyRange { first: self.begin + first, step, count, apart: None };
+                (last < args.len()).then_some(range)
             }
         }
     }

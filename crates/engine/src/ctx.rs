@@ -21,6 +21,7 @@ use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::Timing;
 use crate::transaction::Unwatched;
+use crate::values::Tally;
 use corelane_resp::{Mark, Reply};
 use std::collections::VecDeque;
 
@@ -149,7 +150,7 @@ impl<'a> KeySelection<'a> {
     /// How many there are.
     pub const fn len(self) -> usize {
         match self {
-            Self::Range(range) => range.count,
+            Self::Range(range) => range.len(),
             Self::List(list) => list.len(),
         }
     }
@@ -175,6 +176,8 @@ pub enum Payload {
     Value(Detached),
     /// Several values, each with a number whose meaning is the command's, such as the key's index.
     Values(Vec<(u32, Detached)>),
+    /// Members with scores of sets of a shard.
+    Scores(Vec<SentScores>),
     /// A digest of a shard's data.
     Digest(Box<DatasetDigest>),
     /// What memory a shard uses.
@@ -187,6 +190,19 @@ pub enum Payload {
     Log(Box<LogPart>),
     /// What its latency monitor noted.
     Latency(Box<LatencyPart>),
+}
+
+/// Members with scores of one set, on their way to be combined with those of others.
+#[derive(Clone, Debug)]
+pub struct SentScores {
+    /// The set's place among the command's keys.
+    pub place: usize,
+    /// How many members it has where it is.
+    pub len: usize,
+    /// Those that matter.
+    pub members: Tally,
+    /// For an index of them.
+    pub seed: u64,
 }
 
 /// What a shard says of itself.

@@ -74,9 +74,9 @@ fn run_parts(
     match merge {
         Merge::AllOk | Merge::Sum => part(&mut ctx(shard, db, now, selection), args, reply).map(|_| ()),
         Merge::InKeyOrder => {
-            reply.array(keys.count);
+            reply.array(keys.len());
             for idx in keys.indices() {
-                let one = KeyRange { first: idx, step: 1, count: 1 };
+                let one = KeyRange::one(idx);
                 part(&mut ctx(shard, db, now, KeySelection::Range(one)), args, reply)?;
             }
             Ok(())
@@ -106,7 +106,7 @@ fn run_stages(
     loop {
         let selection = match on {
             On::All => keys,
-            On::Key(idx) => KeySelection::Range(KeyRange { first: idx, step: 1, count: 1 }),
+            On::Key(idx) => KeySelection::Range(KeyRange::one(idx)),
         };
         let mut result = PartResult {
             reply: Reply::new(reply.proto()),
@@ -166,7 +166,7 @@ pub(crate) fn run_part(
     let start = result.reply.mark();
     if matches!(merge, Some(Merge::InKeyOrder)) {
         for idx in keys.indices() {
-            ctx.keys = KeySelection::Range(KeyRange { first: idx, step: 1, count: 1 });
+            ctx.keys = KeySelection::Range(KeyRange::one(idx));
             outcome = run(&mut ctx, args, &mut result.reply);
             result.ends.push(result.reply.mark());
             if outcome.is_err() {

@@ -129,9 +129,9 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
     match argument.name.as_str() {
         "" => "pure-token",
         name if name.starts_with("key") || name.ends_with("key") => "key",
-        "source" | "destination" => "key",
+        "source" | "destination" | "src" | "dst" => "key",
         "increment" if command.name.ends_with("float") => "double",
-        "timeout" if command.group == "list" => "double",
+        "timeout" if matches!(command.group, "list" | "sorted-set") => "double",
         "limit" | "bit" | "ttl" | "frequency" => "integer",
         "value" if command.group == "bitmap" => "integer",
         "min" | "max" if command.name.ends_with("score") || command.name == "zcount" => "double",
@@ -149,9 +149,8 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "seconds" | "milliseconds" | "increment" | "decrement" | "start" | "stop" | "end" | "offset"
         | "count" | "cursor" | "index" | "numkeys" | "numfields" | "db" | "destination-db" | "index1"
         | "index2" | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id"
-        | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len" => {
-            "integer"
-        }
+        | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len"
+        | "weight" => "integer",
         _ => "string",
     }
 }

@@ -68,6 +68,8 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("blpop", &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")]),
     ("brpop", &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")]),
     ("brpoplpush", &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")]),
+    ("bzpopmax", &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")]),
+    ("bzpopmin", &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")]),
     ("exists", &[("3.0.3", "Accepts multiple `key` arguments.")]),
     ("expire", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),
     ("expireat", &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")]),

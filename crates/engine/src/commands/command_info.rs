@@ -227,7 +227,7 @@ fn show_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Resul
 fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
     let (_, range) = keys_of(inner)?;
-    reply.array(range.count);
+    reply.array(range.len());
     for idx in range.indices() {
         reply.bulk(inner.get(idx).unwrap_or_default());
     }
@@ -237,7 +237,7 @@ fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result
 fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
     let (command, range) = keys_of(inner)?;
-    reply.array(range.count);
+    reply.array(range.len());
     for (number, idx) in range.indices().enumerate() {
         reply.array(2);
         reply.bulk(inner.get(idx).unwrap_or_default());
@@ -260,7 +260,7 @@ fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
     }
     let range = command
         .key_range(inner)
-        .filter(|range| range.count > 0)
+        .filter(|range| !range.is_empty())
         .ok_or(Error::text("ERR Invalid arguments specified for command"))?;
     Ok((command, range))
 }
@@ -339,10 +339,11 @@ fn describe(name: &str, command: &Command, reply: &mut Reply) {
     write_words(command.flags.names(), reply);
     let (first, last, step) = match command.shown_keys() {
         [KeySpec { begin, find: Find::Range { last, step }, .. }, rest @ ..] => {
+            let ranges = rest.iter().take_while(|spec| matches!(spec.find, Find::Range { .. })).count();
             let last = match rest.last().map(|spec| spec.find) {
                 Some(Find::Range { last: last @ ..0, .. }) => last.into(),
                 _ if *last < 0 => (*last).into(),
-                _ => i64::from(*last) + (*begin + rest.len()) as i64,
+                _ => i64::from(*last) + (*begin + ranges) as i64,
             };
             (*begin as i64, last, *step as i64)
         }

@@ -16,8 +16,8 @@ use corelane_resp::Reply;
 
 const FLAGS: Flags = Flags::WRITE.with(Flags::BLOCKING);
 /// All arguments but the last.
-const NAMED_FIRST: KeySpec = KeySpec { find: Find::Range { last: -2, step: 1 }, ..TAKEN };
-const COUNTED: KeySpec = KeySpec {
+pub(super) const NAMED_FIRST: KeySpec = KeySpec { find: Find::Range { last: -2, step: 1 }, ..TAKEN };
+pub(super) const COUNTED: KeySpec = KeySpec {
     flags: KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE),
     begin: 2,
     find: Find::Count { count_at: 0, first: 1, step: 1 },
@@ -102,7 +102,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// For how many milliseconds to wait; 0 for ever. `text` is in seconds.
-fn timeout_ms(text: &[u8], now: Millis) -> Result<u64, Error> {
+pub(super) fn timeout_ms(text: &[u8], now: Millis) -> Result<u64, Error> {
     const BAD: Error = Error::text("ERR timeout is not a float or out of range");
     let range = || Error::text("ERR timeout is out of range");
     if LongDouble::parse(text).is_none() {
@@ -133,7 +133,7 @@ pub(crate) fn wait_deadline(command: &Command, args: Args<'_>, now: Millis) -> O
 }
 
 /// The timeout stands last.
-fn check_last(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+pub(super) fn check_last(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
     timeout_ms(args.at(args.len() - 1), settings.started_ms).map(|_| ())
 }
 
@@ -147,7 +147,7 @@ fn check_blmpop(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
     timeout_ms(args.at(1), settings.started_ms).map(|_| ())
 }
 
-fn pop_or_wait(decide: &mut Decide<'_>) -> Next {
+pub(super) fn pop_or_wait(decide: &mut Decide<'_>) -> Next {
     let nothing = decide.stage == 0 && decide.results.iter().all(|result| result.elements == 0);
     let next = pop_decide(decide);
     if nothing { Next::Wait } else { next }

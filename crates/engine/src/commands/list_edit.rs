@@ -187,14 +187,25 @@ pub(super) fn side(word: &[u8]) -> Result<Side, Error> {
     }
 }
 
-/// What LMPOP and BLMPOP are asked for, in arguments whose first is the number of keys.
-pub(super) struct PopOrder {
-    pub(super) side: Side,
+/// What LMPOP, ZMPOP and their blocking forms are asked for, in arguments whose first is the number of keys.
+pub(super) struct PopOrder<S = Side> {
+    pub(super) side: S,
     pub(super) count: usize,
 }
 
 impl PopOrder {
     pub(super) fn parse(args: Args<'_>, at: usize) -> Result<Self, Error> {
+        Self::parse_with(args, at, side)
+    }
+}
+
+impl<S> PopOrder<S> {
+    /// `side` reads the end that elements are popped from.
+    pub(super) fn parse_with(
+        args: Args<'_>,
+        at: usize,
+        side: fn(&[u8]) -> Result<S, Error>,
+    ) -> Result<Self, Error> {
         let keys = long_in(args.at(at), 1, i64::MAX, "ERR numkeys should be greater than 0")?;
         let place = usize::try_from(keys).ok().and_then(|keys| keys.checked_add(at + 1));
         let place = place.filter(|place| *place < args.len()).ok_or(Error::Syntax)?;

@@ -10,7 +10,7 @@ use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
-use crate::keyspace::{Detached, StringForm, Value};
+use crate::keyspace::{Detached, StringForm, Value, ValueRef};
 use crate::settings::Settings;
 use crate::typed::Missing;
 use crate::values::{Element, Side, prepared_bytes};
@@ -230,17 +230,21 @@ fn move_here(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
     Ok(())
 }
 
-/// Looks for the first key that is there: its place in the arguments, doubled, and one more if it is of another type.
 pub(super) fn pop_read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    find_first(ctx, args, |value| matches!(value, ValueRef::List(_)));
+    Ok(Flow::Done)
+}
+
+/// Looks for the first key that is there: its place in the arguments, doubled, and one more if it is of another type.
+pub(super) fn find_first(ctx: &mut Ctx<'_>, args: Args<'_>, is_right: fn(ValueRef<'_>) -> bool) {
     let keys = ctx.keys;
     for idx in keys.indices() {
         let key = ctx.key(args.at(idx));
-        if let Some(wrong) = ctx.find(key).map(|entry| entry.list().is_none()) {
-            ctx.elements = (idx as u64) << 1 | u64::from(wrong);
+        if let Some(right) = ctx.find(key).map(|entry| is_right(entry.value())) {
+            ctx.elements = (idx as u64) << 1 | u64::from(!right);
             break;
         }
     }
-    Ok(Flow::Done)
 }
 
 pub(super) fn pop_decide(decide: &mut Decide<'_>) -> Next {

@@ -61,7 +61,11 @@ mod string_set;
 mod testing;
 mod transactions;
 mod zset;
+mod zset_algebra;
+mod zset_combine;
+mod zset_pop;
 mod zset_range;
+mod zset_range_store;
 mod zset_read;
 
 use crate::args::Args;
@@ -117,6 +121,9 @@ static FAMILIES: &[&[Command]] = &[
     bitmap::COMMANDS,
     bitop::COMMANDS,
     bitfield::COMMANDS,
+    zset_pop::COMMANDS,
+    zset_algebra::COMMANDS,
+    zset_range_store::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;

@@ -10,7 +10,7 @@ use crate::command::{Command, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Mer
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
-use crate::keyspace::{Detached, EntryRef, NewValue, StringForm, Value};
+use crate::keyspace::{Detached, EntryRef, NewValue, StringForm, Value, ValueRef};
 use crate::settings::{CompactLimits, Settings};
 use crate::values::{Element, Set, SetRef};
 use corelane_resp::{Mark, Reply};
@@ -181,9 +181,19 @@ fn hold<'a>(
     args: Args<'_>,
     keys: &[usize],
 ) -> Result<Vec<Option<EntryRef<'a>>>, Error> {
+    hold_those(ctx, args, keys, |value| matches!(value, ValueRef::Set(_)))
+}
+
+/// The same, of keys all of whose values `is_right`.
+pub(super) fn hold_those<'a>(
+    ctx: &'a mut Ctx<'_>,
+    args: Args<'_>,
+    keys: &[usize],
+    is_right: fn(ValueRef<'_>) -> bool,
+) -> Result<Vec<Option<EntryRef<'a>>>, Error> {
     for idx in keys {
         let key = ctx.key(args.at(*idx));
-        if ctx.lookup(key).is_some_and(|entry| entry.set().is_none()) {
+        if ctx.lookup(key).is_some_and(|entry| !is_right(entry.value())) {
             return Err(Error::WrongType);
         }
     }

@@ -241,7 +241,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, add: Add, reply: &mut Reply) -> Result
 }
 
 /// Tells that members have been removed, and of the key where it went with them.
-fn notify_removal<T>(ctx: &mut Ctx<'_>, event: &'static str, key: &[u8], edited: &Edited<T>) {
+pub(super) fn notify_removal<T>(ctx: &mut Ctx<'_>, event: &'static str, key: &[u8], edited: &Edited<T>) {
     ctx.notify(EventClasses::SORTED_SET, event, key);
     if edited.emptied {
         ctx.notify(EventClasses::GENERIC, "del", key);
@@ -290,6 +290,16 @@ pub(super) enum End {
     Max,
 }
 
+impl End {
+    /// What is told of a pop.
+    pub(super) const fn event(self) -> &'static str {
+        match self {
+            Self::Min => "zpopmin",
+            Self::Max => "zpopmax",
+        }
+    }
+}
+
 /// Takes up to `count` members from an end and writes each.
 pub(super) fn take(set: &mut SortedSet, end: End, count: usize, write: &mut dyn FnMut(&[u8], f64)) {
     let (len, reverse) = (set.as_ref().len(), end == End::Max);
@@ -329,8 +339,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, end: End) -> Result
         return Ok(Flow::Done);
     };
     if edited.result > 0 {
-        let event = if end == End::Min { "zpopmin" } else { "zpopmax" };
-        notify_removal(ctx, event, args.at(1), &edited);
+        notify_removal(ctx, end.event(), args.at(1), &edited);
     }
     Ok(Flow::Done)
 }

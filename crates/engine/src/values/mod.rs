@@ -16,6 +16,7 @@ mod ranked;
 mod set;
 mod sorted_set;
 mod table;
+mod tally;
 
 pub use blob::Blob;
 pub use chunks::{Chunk, Chunks};
@@ -28,3 +29,4 @@ pub use ranked::Ranked;
 pub use set::{Set, SetRef};
 pub use sorted_set::{SortedSet, SortedSetRef};
 pub use table::{BlobItem, Member, Pair, Scored, Table, score_of, value_of};
+pub use tally::{Tally, TallyIndex};

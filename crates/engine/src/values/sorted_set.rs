@@ -1,8 +1,9 @@
 //! Sorted sets: members with scores, in the order of score and member.
 
 use super::order::compare;
-use super::pack::{Element, Pack, PackRef};
+use super::pack::{Element, PACK_LEN_MAX, Pack, PackRef};
 use super::ranked::Ranked;
+use super::tally::Tally;
 use crate::keyspace::Item;
 use crate::settings::CompactLimits;
 
@@ -50,6 +51,22 @@ fn next_pair(pack: PackRef<'_>, at: usize) -> Option<usize> {
 }
 
 impl SortedSet {
+    /// Of members in order, each of which comes once.
+    pub fn from_sorted(members: &Tally, limits: &CompactLimits) -> Self {
+        let fits = members.len() <= limits.sorted_entries.min(PACK_LEN_MAX / 2);
+        if fits && members.longest() <= limits.sorted_value {
+            let mut pack = Pack::default();
+            for (member, score) in members.iter() {
+                pack.push_back(Element::of(member));
+                pack.push_back(packed(score));
+            }
+            return Self::Pack(pack);
+        }
+        let mut ranked = Ranked::new(limits.seed);
+        members.iter().for_each(|(member, score)| ranked.insert(member, score));
+        Self::Ranked(Box::new(ranked))
+    }
+
     /// For reading.
     #[inline]
     pub fn as_ref(&self) -> SortedSetRef<'_> {
@@ -330,6 +347,14 @@ mod tests {
                 sorted.reverse();
             }
             prop_assert_eq!(&set.clone(), &set);
+            let mut tally = Tally::default();
+            sorted.iter().rev().for_each(|(name, score)| tally.push(name, *score));
+            tally.sort();
+            let built = SortedSet::from_sorted(&tally, &limits);
+            prop_assert_eq!(matches!(built, SortedSet::Pack(_)), model.len() <= entries);
+            for (rank, (name, score)) in tally.iter().enumerate() {
+                prop_assert_eq!(built.as_ref().rank(name), Some((rank, score)));
+            }
             while !set.free_some(&mut 7) {}
         }
     }
