@@ -185,3 +185,34 @@ fn what_was_answered_is_seen_by_all() {
         assert!(results.iter().all(Result::is_ok), "a reader went back in time");
     });
 }
+
+#[test]
+fn sort_sees_the_keys_that_it_finds_at_one_moment() {
+    let server = Server::ours(SHARDS);
+    let mut client = server.client();
+    client.check("RPUSH l 1 2 3 4 5 6", ":6\r\n");
+    client.check("MSET w_1 0 w_2 0 w_3 0 w_4 0 w_5 0 w_6 0", "+OK\r\n");
+    race(
+        &server,
+        &[
+            |client, round| {
+                let pairs: Vec<String> = (1..=6).map(|key| format!("w_{key} {round}")).collect();
+                client.check(&format!("MSET {}", pairs.join(" ")), "+OK\r\n");
+            },
+            |client, _| client.check("SORT l BY w_* GET w_* STORE stored", ":6\r\n"),
+            |client, round| {
+                let order = if round % 2 == 0 { "ASC" } else { "DESC" };
+                client.check(&format!("SORT l {order} STORE l"), ":6\r\n");
+            },
+        ],
+        &[
+            |client, _| assert_all_equal(&client.run("SORT_RO l GET w_*")),
+            |client, _| assert_all_equal(&client.run("SORT l BY w_* GET w_* LIMIT 1 4")),
+            |client, _| assert_all_equal(&client.run("LRANGE stored 0 -1")),
+            |client, _| {
+                let order = client.run("SORT l BY w_*").items().iter().map(Value::text).collect::<Vec<_>>();
+                assert_eq!(order.concat(), "123456", "all weights are equal");
+            },
+        ],
+    );
+}

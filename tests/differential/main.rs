@@ -17,4 +17,5 @@ mod random;
 mod scan;
 mod secrets;
 mod shrink;
+mod sort;
 mod tables;

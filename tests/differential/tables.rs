@@ -44,6 +44,11 @@ fn lists() {
 }
 
 #[test]
+fn sort() {
+    check(include_str!("tables/sort.txt"));
+}
+
+#[test]
 fn bitmaps() {
     check(include_str!("tables/bitmaps.txt"));
 }

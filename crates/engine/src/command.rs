@@ -241,6 +241,8 @@ pub enum Find {
         /// From key to key.
         step: usize,
     },
+    /// In a way that no specification can say; where there is one key at most, this tells where it is.
+    Unknown(Option<fn(Args<'_>) -> Option<usize>>),
 }
 
 impl KeySpec {
@@ -312,6 +314,8 @@ pub struct Command {
     pub plan: Plan,
     /// What it holds while it runs on several shards.
     pub scope: Scope,
+    /// Tells of which arguments its keys do not follow, since some depend on what others hold: then its scope is the whole database.
+    pub widens: Option<fn(Args<'_>) -> bool>,
     /// Refuses bad arguments before any shard sees them; needed where several shards would see them.
     pub check: Option<Check>,
     /// Refuses clients that may not run it; a subcommand's own goes before its container's.
@@ -354,6 +358,7 @@ impl Command {
         keys: &[],
         plan: Plan::Container,
         scope: Scope::Keys,
+        widens: None,
         check: None,
         permit: None,
         secrets: None,
@@ -405,6 +410,15 @@ impl Command {
         self.flags.has(Flags::WRITE)
     }
 
+    /// What it holds with these arguments.
+    #[inline]
+    pub fn scope_for(&self, args: Args<'_>) -> Scope {
+        match self.widens {
+            Some(widens) if widens(args) => Scope::Whole,
+            _ => self.scope,
+        }
+    }
+
     /// Whether nothing else may run where it does: it changes data or settings.
     #[inline]
     pub const fn is_exclusive(&self) -> bool {
@@ -426,6 +440,11 @@ impl Command {
             // A destination, and as many sources as an argument says.
             [destination, sources @ KeySpec { find: Find::Count { .. }, .. }] => {
                 Some(KeyRange { apart: Some(destination.begin), ..sources.range(args)? })
+            }
+            [first, .., KeySpec { find: Find::Unknown(place), .. }] => {
+                let more = place.and_then(|place| place(args)).map(|at| at - first.begin);
+                let (step, count) = more.map_or((1, 1), |step| (step, 2));
+                Some(KeyRange { first: first.begin, step, count, apart: None })
             }
             [first, .., last] => Some(KeyRange {
                 first: first.begin,
@@ -456,6 +475,7 @@ impl KeySpec {
                 let range = KeyRange { first: self.begin + first, step, count, apart: None };
                 (last < args.len()).then_some(range)
             }
+            Find::Unknown(_) => None,
         }
     }
 }

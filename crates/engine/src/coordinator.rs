@@ -90,7 +90,9 @@ impl Coordinator {
 
     /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
     pub(crate) fn sole_owner(shard: &Shard, command: &Command, args: Args<'_>) -> Option<ShardId> {
-        if needs_all_shards(command) || command.scope == Scope::Watch {
+        // A lone shard has what keys lead to, too.
+        let alone = shard.slots.shards() == 1 && command.scope == Scope::Keys;
+        if command.scope == Scope::Watch || !alone && needs_all_shards(command, args) {
             return None;
         }
         // Without proper keys the command fails the same way wherever it runs.
@@ -207,7 +209,7 @@ impl Coordinator {
                 keys_of[usize::from(shard_of(shard, args.at(idx)).0)].push(idx as u32);
             }
         }
-        let all = needs_all_shards(command);
+        let all = needs_all_shards(command, args);
         let parts = keys_of.into_iter().enumerate().filter(|(_, keys)| all || !keys.is_empty());
         parts.map(|(idx, keys)| Part::new(ShardId(idx as u16), keys)).collect()
     }
@@ -364,9 +366,9 @@ impl Node {
             .collect();
         tx.phase = Phase::Running(stage);
         tx.awaited = tx.active.len();
-        let mut payload = Some(payload);
-        for idx in &tx.active {
-            let payload = payload.take().unwrap_or_default();
+        let others = tx.active.len().saturating_sub(1);
+        let payloads = std::iter::repeat_n(payload.clone(), others).chain([payload]);
+        for (idx, payload) in tx.active.iter().zip(payloads) {
             self.core.send(tx.parts[*idx].shard, TxMessage::Run { tx: id, stage, key, payload, last: false });
         }
     }

@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::KeyRange;
 use crate::command_stats::CommandStats;
+use crate::commands::SortShare;
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -178,6 +179,8 @@ pub enum Payload {
     Values(Vec<(u32, Detached)>),
     /// Members with scores of sets of a shard.
     Scores(Vec<SentScores>),
+    /// What the stages of SORT exchange.
+    Sort(Box<SortShare>),
     /// A digest of a shard's data.
     Digest(Box<DatasetDigest>),
     /// What memory a shard uses.
@@ -316,7 +319,7 @@ pub enum Next {
         stage: u8,
         /// Where.
         on: On,
-        /// Given to the handler.
+        /// Given to the handler, on each shard.
         payload: Payload,
     },
 }

@@ -438,7 +438,8 @@ pub(crate) struct Peers<'a> {
     pub(crate) participant: &'a mut Participant,
 }
 
-/// Whether the command needs every shard, whatever its keys.
-pub(crate) fn needs_all_shards(command: &Command) -> bool {
-    !matches!(command.scope, Scope::Keys | Scope::Watch) && !matches!(command.plan, Plan::Routed { .. })
+/// Whether the command needs every shard, whatever keys its arguments name.
+pub(crate) fn needs_all_shards(command: &Command, args: Args<'_>) -> bool {
+    !matches!(command.scope_for(args), Scope::Keys | Scope::Watch)
+        && !matches!(command.plan, Plan::Routed { .. })
 }

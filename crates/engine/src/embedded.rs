@@ -199,7 +199,7 @@ impl Router {
     }
 
     fn route_keys(&self, command: &Command, args: Args<'_>) -> Route {
-        if needs_all_shards(command) {
+        if needs_all_shards(command, args) {
             return Route::Several(ShardId(0));
         }
         let Some(range) = command.key_range(args) else { return Route::Any };

@@ -132,7 +132,7 @@ impl Core {
         let stays = |queued: &Queued| matches!(queued.command.plan, Plan::Session(_));
         let exec = tx.exec.as_mut().expect("it has just been made");
         exec.alone = tx.parts.len() == 1
-            && !exec.queue.iter().any(|queued| needs_all_shards(queued.command))
+            && !exec.queue.iter().any(|queued| needs_all_shards(queued.command, queued.args.args()))
             && (unconditional || !exec.queue.iter().any(stays) && !self.shard.watchers.any());
         if !exec.alone {
             return coordinator.ask_all(self, tx);

@@ -28,7 +28,7 @@ impl Needs<'_> {
             return;
         }
         self.exclusive |= command.is_exclusive();
-        if needs_all_shards(command) {
+        if needs_all_shards(command, args) {
             self.locks.iter_mut().for_each(|lock| lock.get_or_insert_default().whole = true);
         } else if let Plan::Routed { route, .. } = command.plan {
             if let Ok(slot) = route(args) {

@@ -48,6 +48,7 @@ mod session;
 mod settings;
 mod slot;
 mod stats;
+mod texts;
 mod timing;
 mod transaction;
 mod typed;
@@ -62,7 +63,7 @@ pub use command::{
     MergeFn, Permit, Plan, Scope, SessionHandler,
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
-pub use commands::{CommandNumber, CommandTable, all as all_commands};
+pub use commands::{CommandNumber, CommandTable, SortShare, all as all_commands};
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
     SessionCtx, Shard, ShardReport,

@@ -86,8 +86,12 @@ fn mode_of(command: &Command) -> Mode {
 }
 
 /// The intents that a single-shard command would need.
-fn single_scope<'a>(command: &Command, hashes: &'a [u64]) -> IntentScope<'a> {
-    if matches!(command.plan, Plan::Routed { .. }) { IntentScope::Whole } else { IntentScope::Keys(hashes) }
+fn single_scope<'a>(command: &Command, args: Args<'_>, hashes: &'a [u64]) -> IntentScope<'a> {
+    if matches!(command.plan, Plan::Routed { .. }) || command.scope_for(args) == Scope::Whole {
+        IntentScope::Whole
+    } else {
+        IntentScope::Keys(hashes)
+    }
 }
 
 impl Participant {
@@ -111,12 +115,12 @@ impl Participant {
         if hashes.is_empty() && !matches!(command.plan, Plan::Routed { .. }) {
             return false;
         }
-        self.intents.conflicts(single_scope(command, hashes), mode_of(command))
+        self.intents.conflicts(single_scope(command, args, hashes), mode_of(command))
     }
 
     /// Lets a command wait for its turn.
     pub(crate) fn park(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, hashes: &[u64]) {
-        let (ticket, granted) = self.intents.enqueue(single_scope(command, hashes), mode_of(command));
+        let (ticket, granted) = self.intents.enqueue(single_scope(command, args, hashes), mode_of(command));
         assert!(!granted, "a command is parked only when it conflicts");
         self.waiters.insert(ticket, Waiter::Single { origin, command, args: args.to_owned() });
     }
@@ -187,7 +191,7 @@ impl Node {
             let hasher = self.core.shard.keyspace.hasher();
             request.keys.iter().map(|idx| hasher.hash(request.args.args().at(*idx as usize))).collect()
         };
-        let scope = match (&request.wanted, command.scope) {
+        let scope = match (&request.wanted, command.scope_for(request.args.args())) {
             (Wanted::Covered, _) | (_, Scope::Nothing) => None,
             (Wanted::Bundle(lock, _), _) => {
                 mode = lock.mode();

@@ -3,7 +3,7 @@
 //! A usage line is what redis-cli shows: words in capitals are tokens, `[ ]` is optional, `|` separates alternatives, `...`
 //! repeats, `( )` groups; a token directly before a group belongs to the group. The tree that clients get follows from it.
 //! Behind an argument or group, `#name` names it otherwise than by what it shows, `@version` says since when there is one, and
-//! `!version` since when it is deprecated; `^` says that clients are told a key specification for it. People do not see these.
+//! `!version` since when it is deprecated; `^` says that clients are told a key specification for it, `^2` which one. People do not see these.
 
 use crate::command::Command;
 use corelane_resp::Reply;
@@ -27,6 +27,8 @@ struct Argument {
     deprecated_since: Option<String>,
     /// A key specification is named with it.
     names_key_spec: bool,
+    /// Which one, where that does not follow from the order.
+    key_spec: Option<usize>,
 }
 
 impl Argument {
@@ -47,6 +49,7 @@ impl Argument {
         let (sign, text) = mark.split_at(1);
         if sign == "^" {
             self.names_key_spec = true;
+            self.key_spec = text.parse().ok();
             return;
         }
         let place = match sign {
@@ -180,7 +183,8 @@ fn write_arguments(command: &Command, arguments: &[Argument], keys_seen: &mut us
         }
         if kind == "key" || argument.names_key_spec {
             reply.bulk(b"key_spec_index");
-            reply.int((*keys_seen).min(command.keys.len().saturating_sub(1)) as i64);
+            let in_order = (*keys_seen).min(command.keys.len().saturating_sub(1));
+            reply.int(argument.key_spec.unwrap_or(in_order) as i64);
             *keys_seen += usize::from(kind == "key");
         }
         if let Some(token) = &argument.token {

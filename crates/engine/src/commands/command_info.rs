@@ -242,7 +242,8 @@ fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply)
         reply.array(2);
         reply.bulk(inner.get(idx).unwrap_or_default());
         // Several specifications name one key each.
-        let spec = &command.keys[number.min(command.keys.len() - 1)];
+        let named = command.keys.iter().filter(|spec| !matches!(spec.find, Find::Unknown(None)));
+        let spec = named.take(number + 1).last().unwrap_or(&command.keys[0]);
         let flags = spec.flags_for.map_or(spec.flags, |flags_for| flags_for(inner));
         write_words(flags.names(), reply);
     }
@@ -376,7 +377,10 @@ fn describe_keys(spec: &KeySpec, reply: &mut Reply) {
     reply.bulk(b"flags");
     write_words(spec.flags.names(), reply);
     reply.bulk(b"begin_search");
-    write_search("index", &[("index", spec.begin as i64)], reply);
+    match spec.find {
+        Find::Unknown(_) => write_search("unknown", &[], reply),
+        _ => write_search("index", &[("index", spec.begin as i64)], reply),
+    }
     reply.bulk(b"find_keys");
     match spec.find {
         Find::Range { last, step } => {
@@ -388,6 +392,7 @@ fn describe_keys(spec: &KeySpec, reply: &mut Reply) {
                 [("keynumidx", count_at as i64), ("firstkey", first as i64), ("keystep", step as i64)];
             write_search("keynum", &fields, reply);
         }
+        Find::Unknown(_) => write_search("unknown", &[], reply),
     }
 }
 

@@ -53,6 +53,9 @@ mod set;
 mod set_algebra;
 mod set_random;
 mod shutdown;
+mod sort;
+mod sort_order;
+mod sort_pattern;
 mod string;
 mod string_lcs;
 mod string_number;
@@ -124,9 +127,11 @@ static FAMILIES: &[&[Command]] = &[
     zset_pop::COMMANDS,
     zset_algebra::COMMANDS,
     zset_range_store::COMMANDS,
+    sort::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;
+pub use sort::SortShare;
 
 /// Bytes of the client's words that an error text repeats.
 const ECHOED_MAX: usize = 128;

@@ -153,6 +153,16 @@ impl Chunks {
         chunks
     }
 
+    /// None yet.
+    pub(super) fn quick() -> Self {
+        Self { quick: true, ..Self::default() }
+    }
+
+    /// To be called when all elements are there: Valkey then keeps them in a listpack if they are in one pack.
+    pub(super) fn settle(&mut self) {
+        self.quick = self.count > 1 || self.chunks.front().is_some_and(|chunk| chunk.alone);
+    }
+
     pub(super) const fn len(&self) -> usize {
         self.len
     }

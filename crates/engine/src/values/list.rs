@@ -171,6 +171,17 @@ impl List {
         }
     }
 
+    /// A list of these elements, in the form of one that was a quicklist while they were added one after the other.
+    pub fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>, size: i64) -> Self {
+        let mut chunks = Chunks::quick();
+        texts.for_each(|text| chunks.push(Side::Right, text, Limit::of(size)));
+        chunks.settle();
+        match chunks.take_short(PACK_BYTES_MAX) {
+            Some(pack) => Self::Pack(pack),
+            None => Self::Chunks(Box::new(chunks)),
+        }
+    }
+
     /// To be called after elements were removed or replaced: a quicklist that has become short is a listpack again.
     #[inline]
     pub fn shrink(&mut self, size: i64) {

@@ -1,0 +1,57 @@
+//! Many texts in one allocation, for what has to travel between shards more than once.
+
+use bytes::Bytes;
+
+const LEN_BYTES: usize = 4;
+
+/// Texts one after the other, each behind its length in four bytes. A clone shares them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts(Bytes);
+
+/// Texts that are being put together.
+#[derive(Debug, Default)]
+pub(crate) struct TextsBuilder {
+    bytes: Vec<u8>,
+}
+
+impl TextsBuilder {
+    /// Adds a text, which is shorter than 4 GiB as every value is.
+    pub(crate) fn push(&mut self, text: &[u8]) {
+        let len = u32::try_from(text.len()).expect("no value is longer than 512 MiB");
+        self.bytes.extend_from_slice(&len.to_le_bytes());
+        self.bytes.extend_from_slice(text);
+    }
+
+    /// All of them.
+    pub(crate) fn finish(self) -> Texts {
+        Texts(Bytes::from(self.bytes))
+    }
+}
+
+impl Texts {
+    /// The texts in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (len, behind) = rest.split_first_chunk::<LEN_BYTES>()?;
+            let (text, behind) = behind.split_at(u32::from_le_bytes(*len) as usize);
+            rest = behind;
+            Some(text)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_come_out_as_they_went_in() {
+        let long = vec![b'x'; 70_000];
+        let texts: [&[u8]; 4] = [b"", b"a\0b", &long, b""];
+        let mut builder = TextsBuilder::default();
+        texts.iter().for_each(|text| builder.push(text));
+        assert_eq!(builder.finish().clone().iter().collect::<Vec<_>>(), texts);
+        assert_eq!(Texts::default().iter().count(), 0);
+    }
+}
