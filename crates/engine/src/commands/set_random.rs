@@ -6,7 +6,8 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Rng};
 use crate::errors::Error;
-use crate::typed::Missing;
+use crate::keyspace::Value;
+use crate::typed::{Edited, Missing};
 use crate::values::{Pack, Set, SetRef};
 use corelane_resp::Reply;
 use hashbrown::HashSet;
@@ -62,7 +63,7 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
         let Some(count) = count else {
             let member = set.take_random(|| rng.next()).expect("no set is empty");
             reply.bulk(&member);
-            return 1;
+            return (1, None);
         };
         let len = set.as_ref().len();
         let (count, stay) = (count.min(len), len.saturating_sub(count));
@@ -74,20 +75,27 @@ fn spop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
                 staying.add(&member, &limits);
             }
             set.as_ref().for_each(|member| write_element(reply, member));
-            *set = staying;
-        } else {
-            for _ in 0..count {
-                let member = set.take_random(|| rng.next()).expect("more are there");
-                reply.bulk(&member);
-            }
+            return (count, Some(std::mem::replace(set, staying)));
         }
-        count
+        for _ in 0..count {
+            let member = set.take_random(|| rng.next()).expect("more are there");
+            reply.bulk(&member);
+        }
+        (count, None)
     })?;
-    match edited {
-        None if count.is_some() => reply.set(0),
-        None => reply.null(),
-        Some(edited) if edited.result != 0 => notify_loss(ctx, "spop", args.at(1), edited.emptied),
-        Some(_) => {}
+    let Some(Edited { result: (popped, rest), emptied, .. }) = edited else {
+        if count.is_some() {
+            reply.set(0)
+        } else {
+            reply.null()
+        }
+        return Ok(Flow::Done);
+    };
+    if let Some(rest) = rest {
+        ctx.shard.keyspace.discard(Value::Set(rest));
+    }
+    if popped != 0 {
+        notify_loss(ctx, "spop", args.at(1), emptied);
     }
     Ok(Flow::Done)
 }
@@ -197,6 +205,31 @@ mod tests {
                 assert!(members(&again).is_subset(&all));
             }
             assert!(all.contains(bench.run("SRANDMEMBER s").trim_matches('"')));
+        }
+    }
+
+    /// What goes as a whole is freed by the background, not in the turn of the command.
+    #[test]
+    fn large_sets_that_go_as_a_whole_are_freed_by_and_by() {
+        let freed = |bench: &mut Bench| {
+            let info = bench.run("INFO memory\nINFO stats");
+            let count = info.split("lazyfreed_objects:").nth(1).and_then(|rest| rest.split("\\r").next());
+            count.and_then(|count| count.parse::<u64>().ok()).expect("INFO has lazyfreed_objects")
+        };
+        for command in [
+            "SPOP s 1000",
+            "SPOP s 690",
+            "ZPOPMIN z 1000",
+            "ZMPOP 1 z MAX COUNT 1000",
+            "ZREMRANGEBYRANK z 0 -1",
+        ] {
+            let mut bench = Bench::new(2);
+            for n in 0..700 {
+                bench.run(&format!("SADD s m{n}\nZADD z {n} m{n}"));
+            }
+            assert_eq!(freed(&mut bench), 0);
+            bench.run(command);
+            assert_eq!(freed(&mut bench), 1, "{command}");
         }
     }
 

@@ -7,6 +7,7 @@ use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::EventClasses;
+use crate::keyspace::Value;
 use crate::settings::CompactLimits;
 use crate::typed::{Edited, Missing};
 use crate::values::SortedSet;
@@ -271,9 +272,9 @@ fn remove_range(
     let key = ctx.key(args.at(1));
     let edited = ctx.edit_sorted_set(key, Missing::Skip, |set| {
         let (from, count) = range.ranks(set.as_ref(), false);
-        set.remove_range(from, count);
-        count
+        (count, remove_ranks(set, from, count))
     })?;
+    let edited = edited.map(|edited| edited.discard_rest(ctx));
     if let Some(edited) = edited.filter(|edited| edited.result > 0) {
         notify_removal(ctx, event, args.at(1), &edited);
     }
@@ -300,12 +301,38 @@ impl End {
     }
 }
 
-/// Takes up to `count` members from an end and writes each.
-pub(super) fn take(set: &mut SortedSet, end: End, count: usize, write: &mut dyn FnMut(&[u8], f64)) {
+/// Removes `count` members from a rank on. Where these are all, the set is empty afterwards, and what it was is returned, to be
+/// freed by and by.
+fn remove_ranks(set: &mut SortedSet, from: usize, count: usize) -> Option<SortedSet> {
+    if count == set.as_ref().len() {
+        return Some(std::mem::take(set));
+    }
+    set.remove_range(from, count);
+    None
+}
+
+/// Takes up to `count` members from an end and writes each. Returns what the set was if these were all.
+pub(super) fn take(
+    set: &mut SortedSet,
+    end: End,
+    count: usize,
+    write: &mut dyn FnMut(&[u8], f64),
+) -> Option<SortedSet> {
     let (len, reverse) = (set.as_ref().len(), end == End::Max);
     let count = count.min(len);
     set.as_ref().visit(0, count, reverse, write);
-    set.remove_range(if reverse { len - count } else { 0 }, count);
+    remove_ranks(set, if reverse { len - count } else { 0 }, count)
+}
+
+impl<T> Edited<(T, Option<SortedSet>)> {
+    /// Frees what has been left of the set, a large one by and by.
+    pub(super) fn discard_rest(self, ctx: &mut Ctx<'_>) -> Edited<T> {
+        let Self { result: (result, rest), created, emptied } = self;
+        if let Some(rest) = rest {
+            ctx.shard.keyspace.discard(Value::SortedSet(rest));
+        }
+        Edited { result, created, emptied }
+    }
 }
 
 fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, end: End) -> Result<Flow, Error> {
@@ -324,7 +351,7 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, end: End) -> Result
         } else {
             reply.array(2);
         }
-        take(set, end, count, &mut |member, score| {
+        let rest = take(set, end, count, &mut |member, score| {
             if nested {
                 write_member(reply, member, score, true);
             } else {
@@ -332,9 +359,9 @@ fn pop(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, end: End) -> Result
                 reply.double(score);
             }
         });
-        count
+        (count, rest)
     })?;
-    let Some(edited) = edited else {
+    let Some(edited) = edited.map(|edited| edited.discard_rest(ctx)) else {
         reply.array(0);
         return Ok(Flow::Done);
     };

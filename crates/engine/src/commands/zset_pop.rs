@@ -128,15 +128,16 @@ fn pop(
         if array {
             reply.array(order.count.min(set.as_ref().len()));
         }
-        take(set, order.side, order.count, &mut |member, score| {
+        let rest = take(set, order.side, order.count, &mut |member, score| {
             if array {
                 reply.array(2);
             }
             reply.bulk(member);
             reply.double(score);
         });
+        ((), rest)
     })?;
-    match edited {
+    match edited.map(|edited| edited.discard_rest(ctx)) {
         Some(edited) => notify_removal(ctx, order.side.event(), name, &edited),
         None => reply.null_array(),
     }

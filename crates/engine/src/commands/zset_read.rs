@@ -345,3 +345,72 @@ fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
     write_found(reply, next.transpose()?.flatten(), count, &mut found);
     Ok(Flow::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::commands::testing::Bench;
+    use std::collections::BTreeMap;
+
+    /// Cursor, members and scores of a reply to ZSCAN.
+    fn page(reply: &str) -> (String, Vec<(String, String)>) {
+        let words: Vec<&str> = reply.split('"').skip(1).step_by(2).collect();
+        let pairs = words[1..].chunks_exact(2).map(|pair| (pair[0].to_owned(), pair[1].to_owned()));
+        (words[0].to_owned(), pairs.collect())
+    }
+
+    /// Members that are there all the time are found exactly once, whatever is added, removed or given another score meanwhile.
+    #[test]
+    fn a_scan_finds_what_stays_while_the_rest_changes() {
+        for (shards, seed) in [(1, 1u64), (2, 2), (5, 3), (5, 4)] {
+            let (mut bench, mut random) = (Bench::new(shards), crate::ctx::Rng::new(seed));
+            for n in 0..700 {
+                bench.run(&format!("ZADD z {} stays{n}", n % 7));
+            }
+            let (mut found, mut cursor, mut pages) = (BTreeMap::<String, usize>::new(), "0".to_owned(), 0);
+            loop {
+                let (next, pairs) = page(&bench.run(&format!("ZSCAN z {cursor} COUNT 7")));
+                assert!(pairs.len() < 200, "a page is small: {}", pairs.len());
+                for (member, _) in pairs {
+                    *found.entry(member).or_default() += 1;
+                }
+                pages += 1;
+                if next == "0" {
+                    break;
+                }
+                cursor = next;
+                for _ in 0..20 {
+                    let n = random.next() % 2000;
+                    match random.next() % 4 {
+                        0 => bench.run(&format!("ZREM z goes{n}")),
+                        1 => bench.run(&format!("ZINCRBY z 1 stays{}", n % 700)),
+                        _ => bench.run(&format!("ZADD z {n} goes{n}")),
+                    };
+                }
+            }
+            assert!(pages > 20, "{pages} pages");
+            for n in 0..700 {
+                assert_eq!(found.get(&format!("stays{n}")), Some(&1), "stays{n} on {shards} shards");
+            }
+        }
+    }
+
+    /// A scan that began while the set was large goes on when most of it is gone, and one of a small set is over at once.
+    #[test]
+    fn a_scan_survives_a_change_of_size() {
+        let mut bench = Bench::new(2);
+        for n in 0..1000 {
+            bench.run(&format!("ZADD z {n} m{n}"));
+        }
+        let (cursor, first) = page(&bench.run("ZSCAN z 0 COUNT 500"));
+        assert_ne!(cursor, "0");
+        bench.run("ZREMRANGEBYRANK z 20 -1");
+        let (cursor, second) = page(&bench.run(&format!("ZSCAN z {cursor} COUNT 5000")));
+        assert_eq!(cursor, "0");
+        let all: std::collections::BTreeSet<_> = first.into_iter().chain(second).collect();
+        for n in 0..20 {
+            assert!(all.contains(&(format!("m{n}"), n.to_string())), "m{n}");
+        }
+        bench.run("DEL z\nZADD z 1 a 2 b");
+        assert_eq!(page(&bench.run("ZSCAN z 0 COUNT 1")).1.len(), 2);
+    }
+}

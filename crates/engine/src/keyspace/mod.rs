@@ -394,6 +394,13 @@ impl Keyspace {
         self.watched.len()
     }
 
+    /// Frees what no key holds any more, a large value by and by.
+    pub fn discard(&mut self, value: Value) {
+        if value.is_large() {
+            self.garbage.push_value(Some(value));
+        }
+    }
+
     /// Frees about `budget` entries of flushed databases, or elements of large values; true while more are left.
     pub fn free_some(&mut self, budget: usize) -> bool {
         for db in &mut self.dbs {
