@@ -111,6 +111,40 @@ fn values_survive_the_way_to_other_servers_and_back() {
 }
 
 #[test]
+fn hyperloglogs_count_the_same_wherever_they_are() {
+    let ours = Server::ours(2);
+    let mut own = ours.client();
+    for peer in [Server::valkey(), redis()].into_iter().flatten() {
+        let mut other = peer.client();
+        for count in [1, 30, 900, 1400, 5000] {
+            let elements: Vec<String> = (0..count).map(|n| format!("e{n}")).collect();
+            let what = format!("{}: {count}", peer.name);
+            let line = format!("PFADD k {}", elements.join(" "));
+            let bytes: Vec<Vec<u8>> = [&mut own, &mut other]
+                .into_iter()
+                .map(|client| {
+                    client.run("DEL k l");
+                    client.check(&line, ":1\r\n");
+                    bulk(client, "GET k")
+                })
+                .collect();
+            assert!(bytes[0] == bytes[1], "{what}: other bytes");
+            carry(&mut own, &mut other, &what);
+            carry(&mut other, &mut own, &what);
+            for line in
+                ["PFCOUNT k", "PFADD k e0", "PFADD k another", "PFCOUNT k", "PFMERGE l k", "PFCOUNT l"]
+            {
+                assert_eq!(own.run(line), other.run(line), "{what}: {line}");
+            }
+            assert!(
+                bulk(&mut own, "GET l") == bulk(&mut other, "GET l"),
+                "{what}: other bytes after PFMERGE"
+            );
+        }
+    }
+}
+
+#[test]
 fn deadlines_of_fields_survive_too() {
     let Some(valkey) = Server::valkey() else { return };
     let ours = Server::ours(2);

@@ -24,7 +24,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
      hpexpire hexpireat hpexpireat httl hpttl hexpiretime hpexpiretime hpersist hgetex hsetex hgetdel \
      zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zcard zscore zmscore \
      zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan \
-     zmpop bzpopmin bzpopmax bzmpop zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore";
+     zmpop bzpopmin bzpopmax bzmpop zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore \
+     pfadd pfcount pfmerge pfdebug pfselftest";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

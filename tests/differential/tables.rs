@@ -54,6 +54,11 @@ fn bitmaps() {
 }
 
 #[test]
+fn hyperloglog() {
+    check(include_str!("tables/hyperloglog.txt"));
+}
+
+#[test]
 fn sets() {
     check(include_str!("tables/sets.txt"));
 }

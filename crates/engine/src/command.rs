@@ -457,6 +457,11 @@ impl Command {
 }
 
 impl KeySpec {
+    /// Whether there are too few arguments for a key that it would find.
+    pub(crate) fn finds_none(&self, args: Args<'_>) -> bool {
+        self.range(args).is_some_and(|range| range.count == 0)
+    }
+
     fn range(&self, args: Args<'_>) -> Option<KeyRange> {
         match self.find {
             Find::Range { last, step } => {

@@ -54,6 +54,8 @@ pub struct Settings {
     pub maxmemory_policy: MaxmemoryPolicy,
     /// Up to which size collections are kept compact.
     pub compact: CompactLimits,
+    /// The longest HyperLogLog that is kept sparse, in bytes (`hll-sparse-max-bytes`).
+    pub hll_sparse_max_bytes: usize,
     /// Which events of keys are told (`notify-keyspace-events`).
     pub events: EventClasses,
     /// The process's allocator.
@@ -300,6 +302,7 @@ impl Default for Settings {
             maxclients: 10_000,
             maxclients_max: u32::MAX,
             compact: CompactLimits::default(),
+            hll_sparse_max_bytes: 3000,
             events: EventClasses::NONE,
             allocator: Allocator::default(),
             maxmemory_policy: MaxmemoryPolicy::default(),

@@ -261,7 +261,7 @@ fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
     }
     let range = command
         .key_range(inner)
-        .filter(|range| !range.is_empty())
+        .filter(|range| !range.is_empty() && !command.keys.iter().any(|spec| spec.finds_none(inner)))
         .ok_or(Error::text("ERR Invalid arguments specified for command"))?;
     Ok((command, range))
 }
@@ -318,6 +318,8 @@ fn categories(command: &Command) -> Vec<&'static str> {
         "list" => Some("@list"),
         "set" => Some("@set"),
         "bitmap" => Some("@bitmap"),
+        "hyperloglog" => Some("@hyperloglog"),
+        "geo" => Some("@geo"),
         "connection" if command.shown_subcommands().is_empty() => Some("@connection"),
         _ => None,
     });

@@ -29,6 +29,7 @@ mod hash_deadline;
 mod hash_field;
 mod hash_read;
 mod help;
+mod hyperloglog;
 mod info;
 mod info_commands;
 mod info_sections;
@@ -128,6 +129,7 @@ static FAMILIES: &[&[Command]] = &[
     zset_algebra::COMMANDS,
     zset_range_store::COMMANDS,
     sort::COMMANDS,
+    hyperloglog::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;

@@ -75,6 +75,7 @@ impl Settings {
         self.lfu_decay_time_minutes = config.number("lfu-decay-time") as u32;
         self.observation = observation(&config);
         self.compact = CompactLimits { seed: self.compact.seed, ..compact(&config) };
+        self.hll_sparse_max_bytes = size(&config, "hll-sparse-max-bytes");
         self.password = Password(config.value("requirepass").as_bytes().into());
         self.protected_mode = config.is_on("protected-mode");
         self.events = EventClasses::from_letters(config.value("notify-keyspace-events"));

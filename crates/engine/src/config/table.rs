@@ -110,7 +110,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     Directive::alias("hash-max-ziplist-value", "hash-max-listpack-value"),
     Directive::new("hash-seed", Text, "").fixed().idle(),
     Directive::new("hide-user-data-from-log", Bool, "yes").idle(),
-    Directive::new("hll-sparse-max-bytes", Bytes { min: 0, max: i64::MAX }, "3000").idle(),
+    Directive::new("hll-sparse-max-bytes", Bytes { min: 0, max: i64::MAX }, "3000"),
     Directive::new("hz", Special(special::frequency), "10").idle(),
     Directive::new("ignore-warnings", Text, "").idle(),
     Directive::new("import-mode", Bool, "no").idle(),

@@ -8,6 +8,7 @@ mod blob;
 mod chunks;
 mod fields;
 mod hash;
+pub mod hyperloglog;
 mod ints;
 mod list;
 mod order;
