@@ -94,3 +94,41 @@ fn info_accounts_for_every_key_connection_and_hop() {
     }
     assert!(lines.iter().all(|line| line["turns"] > 0.0), "{lines:?}");
 }
+
+/// The shard that serves a connection.
+fn shard_of(client: &mut Client) -> usize {
+    let info = client.run("CLIENT INFO").text();
+    let shard = info.split_whitespace().find_map(|word| word.strip_prefix("shard=")).expect("a shard");
+    shard.parse().expect("a number")
+}
+
+#[test]
+fn messages_for_a_shard_that_is_held_up_are_seen_to_wait() {
+    const ROUNDS: usize = 12;
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(2);
+    let (mut on_first, mut on_second): (Vec<Client>, Vec<Client>) = (Vec::new(), Vec::new());
+    while on_first.is_empty() || on_second.len() < ROUNDS + 1 {
+        let mut client = server.client();
+        let side = if shard_of(&mut client) == 0 { &mut on_first } else { &mut on_second };
+        side.push(client);
+    }
+    let mut quick = on_second.pop().expect("a client of the second shard");
+    // Turns of the second shard follow each other while the first sleeps: each leaves a message for it.
+    let asked: String = (0..20).map(|key| format!("GET key:{key}\r\n")).collect();
+    on_first[0].write(b"DEBUG SLEEP 0.5\r\n").expect("a server that reads");
+    for client in &mut on_second {
+        client.write(asked.as_bytes()).expect("a server that reads");
+        quick.check("PING", "+PONG\r\n");
+    }
+    for client in &mut on_second {
+        (0..20).for_each(|_| drop(client.read().value().expect("a reply")));
+    }
+    let lines = shard_lines(&mut quick);
+    assert!(lines[0]["mail"] >= lines[0]["mail_waiting_max"], "{lines:?}");
+    assert!(lines[0]["mail_waiting_max"] >= ROUNDS as f64 / 2.0, "{lines:?}");
+    assert_eq!(sum(&lines, "mailbox_full"), 0.0, "{lines:?}");
+    assert!(lines.iter().all(|line| line["turn_us_sum"] > 0.0), "{lines:?}");
+}

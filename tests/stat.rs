@@ -62,6 +62,33 @@ fn every_section_says_what_the_server_says() {
     }
 }
 
+/// The numbers behind a name in JSON.
+fn numbers(json: &str, name: &str) -> Vec<u64> {
+    let name = format!("\"{name}\":");
+    json.split(&name)
+        .skip(1)
+        .filter_map(|piece| piece.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok())
+        .collect()
+}
+
+#[test]
+fn processor_time_is_told_per_shard() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours_with(2, &["--busy-poll-us", "1000000"]);
+    let pid = server.pid().to_string();
+    let cpu_us = || numbers(&good(&["-p", &pid, "-s", "shard", "--json"]), "cpu_us");
+    let before = cpu_us();
+    assert_eq!(before.len(), 2, "{before:?}");
+    // They spin: a tick is 10 ms.
+    let grown = server::poll(10_000, || {
+        let now = cpu_us();
+        now.iter().zip(&before).all(|(now, before)| now > before).then_some(())
+    });
+    assert!(grown.is_some(), "{before:?} {:?}", cpu_us());
+}
+
 #[test]
 fn other_servers_are_shown_too() {
     let Some(valkey) = Server::valkey() else { return };

@@ -12,8 +12,8 @@ use corelane_resp::{Frame, decode, encode_command};
 /// How long to wait for a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
 
 /// One connection.
 pub(crate) struct Client {

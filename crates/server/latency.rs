@@ -8,7 +8,7 @@ mod intrinsic;
 mod picture;
 mod report;
 mod round_trips;
-mod system;
+pub(crate) mod system;
 mod wakeups;
 
 use std::ffi::OsString;

@@ -8,12 +8,16 @@ mod client;
 mod config_file;
 mod doctor;
 mod flags;
+mod info;
 mod latency;
 mod log;
 mod machine;
 mod memory;
 mod rewrite;
 mod stat;
+mod target;
+mod threads;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -42,6 +46,9 @@ fn main() -> ExitCode {
     }
     if args.next_if(|word| word == "stat").is_some() {
         return stat::run(args);
+    }
+    if args.next_if(|word| word == "top").is_some() {
+        return top::run(args);
     }
     let invocation = match understand(args) {
         Ok(invocation) => invocation,

@@ -1,8 +1,6 @@
 //! `corelane stat`: what a running server is doing: its configuration, counters, memory, shards and connections.
 
 mod report;
-mod source;
-mod threads;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -14,21 +12,15 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
 use crate::client::Client;
+use crate::target::Target;
 use report::Report;
 
 /// Shows what a running server is doing
 #[derive(Debug, Parser)]
 #[command(name = "corelane stat", disable_help_flag = true)]
 struct Options {
-    /// The server's process; the port is found by itself
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["host", "unixsocket"])]
-    pid: Option<u32>,
-    /// The server's address
-    #[arg(short = 'h', long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
-    host: String,
-    /// The server's Unix socket
-    #[arg(long, value_name = "PATH", conflicts_with = "host")]
-    unixsocket: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
     /// What to show
     #[arg(short, long = "section", value_delimiter = ',', default_value = "cnt")]
     sections: Vec<Section>,
@@ -41,9 +33,6 @@ struct Options {
     /// Remove the Unix socket given by --unixsocket if its server is gone
     #[arg(short, long, requires = "unixsocket")]
     clear: bool,
-    /// The server's password
-    #[arg(long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
-    pass: Option<String>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -66,7 +55,8 @@ pub(crate) enum Section {
     Sock,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// A number of seconds above 0, as `--watch` takes it.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -96,12 +86,11 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn show(options: &Options) -> Result<()> {
     if options.clear
-        && let Some(path) = &options.unixsocket
+        && let Some(path) = &options.target.unixsocket
     {
         return clear(path);
     }
-    let mut client = connect(options)?;
-    client.authenticate(options.pass.as_deref())?;
+    let mut client = options.target.connect()?;
     let wanted = |section| options.sections.iter().any(|one| *one == section || *one == Section::All);
     let mut before: Option<Report> = None;
     loop {
@@ -120,16 +109,6 @@ fn show(options: &Options) -> Result<()> {
         let Some(pause) = options.watch else { return Ok(()) };
         before = Some(report);
         std::thread::sleep(pause);
-    }
-}
-
-fn connect(options: &Options) -> Result<Client> {
-    if let Some(path) = &options.unixsocket {
-        return Client::unix(path);
-    }
-    match options.pid {
-        Some(pid) => Client::tcp(&source::address_of(pid)?),
-        None => Client::tcp(&options.host),
     }
 }
 

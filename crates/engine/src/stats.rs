@@ -50,6 +50,11 @@ impl TurnHistogram {
         self.sum_us
     }
 
+    /// Of each bucket, the longest duration in microseconds, and how many turns it has.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts.iter().enumerate().map(|(bucket, count)| (bucket_end(bucket), *count))
+    }
+
     /// The duration in microseconds that the given share of all turns did not exceed, to within an eighth.
     pub fn quantile_us(&self, share: f64) -> u64 {
         let rank = (self.total as f64 * share).ceil() as u64;
@@ -123,9 +128,27 @@ pub struct ShardStats {
     pub ring_completions: u64,
     /// Receives that found no buffer and were tried again.
     pub buffer_shortages: u64,
+    /// Messages of other shards taken from the mailboxes.
+    pub mail: u64,
+    /// Of these, how many waited there in the last turn that found any.
+    pub mail_waiting: u64,
+    /// The most that ever waited there.
+    pub mail_waiting_max: u64,
+    /// How often the mailbox of another shard was full at the end of a turn, so that a batch for it had to stay.
+    pub mailbox_full: u64,
 }
 
 impl ShardStats {
+    /// Counts the messages of other shards that a turn has found.
+    #[inline]
+    pub fn count_mail(&mut self, messages: u64) {
+        if messages > 0 {
+            self.mail += messages;
+            self.mail_waiting = messages;
+            self.mail_waiting_max = self.mail_waiting_max.max(messages);
+        }
+    }
+
     /// Counts an error reply, given from its `-` on.
     #[cold]
     pub(crate) fn count_error(&mut self, reply: &[u8]) {
@@ -149,6 +172,8 @@ mod tests {
             let (got, exact) = (histogram.quantile_us(share) as f64, 10_000.0 * share);
             assert!(got >= exact - 1.0 && got <= exact * 1.13, "{share}: {got}");
         }
+        assert_eq!(histogram.buckets().map(|(_, count)| count).sum::<u64>(), 10_000);
+        assert_eq!(histogram.buckets().nth(8), Some((8, 1)));
         for bucket in 1..TURN_BUCKETS - 1 {
             assert_eq!(bucket_of(bucket_end(bucket)), bucket);
             assert_eq!(bucket_of(bucket_end(bucket) + 1), bucket + 1);

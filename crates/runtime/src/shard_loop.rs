@@ -382,25 +382,30 @@ impl ShardLoop {
 
 /// Runs what the other shards sent, one message of each in turn. Returns whether there was anything.
 fn drain_inboxes(net: &mut Net, turn: &mut Turn<'_>) -> bool {
-    for round in 0..MAIL_PER_PEER {
-        let mut any = false;
+    let taken = take_mail(net, turn);
+    turn.node.stats_mut().count_mail(taken);
+    taken > 0
+}
+
+/// Returns how many messages there were.
+fn take_mail(net: &mut Net, turn: &mut Turn<'_>) -> u64 {
+    let mut taken = 0;
+    for _ in 0..MAIL_PER_PEER {
+        let before = taken;
         for from in 0..turn.mesh.shards() {
             let Some(mail) = turn.mesh.recv(from) else { continue };
-            any = true;
+            taken += 1;
             match mail {
                 Mail::Batch(batch) => turn.node.receive(ShardId(from as u16), batch, turn.now),
                 Mail::Connection(socket, kind) => net.open(socket, kind, turn),
                 Mail::Visit(_) => unreachable!("visits come through the gate"),
             }
         }
-        if !any {
-            return round > 0;
-        }
-        if turn.began.elapsed() > MAIL_BUDGET {
+        if taken == before || turn.began.elapsed() > MAIL_BUDGET {
             break;
         }
     }
-    true
+    taken
 }
 
 /// Sends each shard what the turn has produced for it. Returns whether something had to stay because a mailbox is full.
@@ -411,6 +416,7 @@ fn send_batches(turn: &mut Turn<'_>) -> bool {
             continue;
         }
         if !turn.mesh.has_room(to) {
+            turn.node.stats_mut().mailbox_full += 1;
             stayed = true;
             continue;
         }

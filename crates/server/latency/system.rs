@@ -11,17 +11,17 @@ extern "C" fn on_signal(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Has SIGINT and SIGTERM end the measurement in order: see [`stopped`].
-pub(super) fn stop_on_signals() {
+/// Has SIGINT, SIGTERM and SIGHUP end the measurement in order: see [`stopped`].
+pub(crate) fn stop_on_signals() {
     let handler: extern "C" fn(libc::c_int) = on_signal;
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler stores to an atomic, which is allowed in one; the signals can be caught.
         unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }
 
 /// Whether the measurement is to end.
-pub(super) fn stopped() -> bool {
+pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)
 }
 

@@ -9,8 +9,9 @@ use corelane_engine::config::Directive;
 use serde_json::{Map, Value, json};
 
 use super::Section;
-use super::threads::shard_cpu_us;
 use crate::client::Client;
+use crate::info::{Fields, field, parts, sections, server_name};
+use crate::threads::shard_cpu_us;
 
 /// The sections of INFO that hold counters and what they are about.
 const COUNTED: &[&str] = &["Server", "Clients", "Stats", "CPU", "Keyspace"];
@@ -22,6 +23,9 @@ const SHARD_COLUMNS: &[(&str, &str)] = &[
     ("ops_per_sec", "ops/s"),
     ("hops_in", "hops in"),
     ("hops_out", "hops out"),
+    ("mail_waiting", "mail"),
+    ("mail_waiting_max", "mail max"),
+    ("mailbox_full", "full"),
     ("waited", "waited"),
     ("wakes_sent", "wakes"),
     ("parks", "parks"),
@@ -46,8 +50,6 @@ const SOCKET_COLUMNS: &[(&str, &str)] = &[
     ("cmd", "last"),
 ];
 
-type Fields = Vec<(String, String)>;
-
 /// What a server said.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -64,29 +66,6 @@ pub(super) struct Report {
     sockets: Option<Vec<Fields>>,
 }
 
-/// The fields of INFO by section.
-fn sections(info: &str) -> Vec<(String, Fields)> {
-    let mut sections: Vec<(String, Fields)> = Vec::new();
-    for line in info.lines() {
-        if let Some(name) = line.strip_prefix("# ") {
-            sections.push((name.to_owned(), Vec::new()));
-        } else if let (Some((name, value)), Some((_, fields))) = (line.split_once(':'), sections.last_mut()) {
-            fields.push((name.to_owned(), value.to_owned()));
-        }
-    }
-    sections
-}
-
-/// `name=value` parts of a line.
-fn parts(line: &str, separator: char) -> Fields {
-    let pairs = line.split(separator).filter_map(|part| part.split_once('='));
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-fn field<'a>(fields: &'a Fields, name: &str) -> &'a str {
-    fields.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
-}
-
 impl Report {
     /// Asks for what is wanted.
     ///
@@ -101,14 +80,7 @@ impl Report {
                 .unwrap_or_default()
         };
         let server = of("Server");
-        let known = |name: &str| {
-            let value = field(&server, name);
-            (!value.is_empty()).then(|| value.to_owned())
-        };
-        let name = known("corelane_version")
-            .map(|version| format!("corelane {version}"))
-            .or_else(|| known("valkey_version").map(|version| format!("valkey {version}")))
-            .unwrap_or_else(|| format!("redis {}", field(&server, "redis_version")));
+        let name = server_name(&server);
         let cfg = wanted(Section::Cfg).then(|| client.pairs(&["CONFIG", "GET", "*"])).transpose()?;
         let mem = wanted(Section::Mem).then(|| client.pairs(&["MEMORY", "STATS"])).transpose()?;
         let shards: Option<Vec<Fields>> =
@@ -293,15 +265,6 @@ mod tests {
     fn tables_are_as_wide_as_their_cells() {
         let rows = [vec!["1".to_owned(), "127.0.0.1:5".to_owned()], vec!["12".to_owned(), "x".to_owned()]];
         assert_eq!(table(&["id", "peer"], rows.into_iter()), "  id  peer\n   1  127.0.0.1:5\n  12  x\n");
-    }
-
-    #[test]
-    fn info_is_taken_apart() {
-        let info = "# Server\r\nredis_version:7.2.4\r\n\r\n# Shards\r\nshard0:cpu=0,keys=7\r\n";
-        let sections = sections(info);
-        assert_eq!(sections.len(), 2);
-        assert_eq!(field(&sections[0].1, "redis_version"), "7.2.4");
-        assert_eq!(field(&parts(&sections[1].1[0].1, ','), "keys"), "7");
     }
 
     #[test]

@@ -280,7 +280,8 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
             &format!("shard{}", shard.shard.0),
             format_args!(
                 "cpu={cpu},keys={keys},connections={},commands={},turns={},turn_us_max={},turn_us_p999={},hops_in={},hops_out={},waited={},\
-                 wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2},buffer_shortages={},ops_per_sec={:.0}",
+                 wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2},buffer_shortages={},ops_per_sec={:.0},\
+                 turn_us_sum={},mail={},mail_waiting={},mail_waiting_max={},mailbox_full={}",
                 shard.clients.connections,
                 stats.commands,
                 stats.turns,
@@ -296,6 +297,11 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
                 per_turn(stats.ring_completions),
                 stats.buffer_shortages,
                 shard.rates.commands,
+                stats.turn_us.sum_us(),
+                stats.mail,
+                stats.mail_waiting,
+                stats.mail_waiting_max,
+                stats.mailbox_full,
             ),
         );
     }

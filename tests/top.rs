@@ -1,0 +1,169 @@
+//! `corelane top` in a terminal of tmux, as somebody sees and uses it.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use common::server::{self, Server};
+
+/// Limit on waiting for something to appear.
+const MS_MAX: u64 = 15_000;
+
+/// A tmux server of its own with one terminal, in which a shell waits for commands.
+struct Terminal {
+    socket: String,
+}
+
+impl Terminal {
+    /// `None` where there is no tmux, after a skip.
+    fn open(width: u16, height: u16) -> Option<Self> {
+        if !server::installed("tmux", "-V") {
+            return None;
+        }
+        let terminal = Self { socket: format!("corelane-{}-{}", std::process::id(), server::free_port()) };
+        let (width, height) = (width.to_string(), height.to_string());
+        let shell = "env -u ENV PS1='shell$ ' TERM=screen sh";
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, shell]);
+        terminal.await_text("shell$");
+        Some(terminal)
+    }
+
+    fn tmux(&self, args: &[&str]) -> Output {
+        let output = Command::new("tmux").args(["-L", &self.socket]).args(args).output().expect("tmux runs");
+        assert!(output.status.success(), "tmux {args:?}: {output:?}");
+        output
+    }
+
+    /// What is on the screen.
+    fn screen(&self) -> String {
+        String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
+    }
+
+    fn keys(&self, keys: &[&str]) {
+        self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    fn run(&self, args: &str) {
+        let line = format!("clear; {} top {args}; echo exit=$?", env!("CARGO_BIN_EXE_corelane"));
+        self.keys(&["-l", &line]);
+        self.keys(&["Enter"]);
+    }
+
+    /// Waits until the screen is as it should be.
+    fn await_screen(&self, what: &str, mut good: impl FnMut(&str) -> bool) -> String {
+        let found = server::poll(MS_MAX, || Some(self.screen()).filter(|screen| good(screen)));
+        found.unwrap_or_else(|| panic!("never {what} in\n{}", self.screen()))
+    }
+
+    fn await_text(&self, text: &str) -> String {
+        self.await_screen(text, |screen| screen.contains(text))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Fails only where it is gone already.
+        let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).output();
+    }
+}
+
+/// The lines of the table's rows, without their heads.
+fn rows(screen: &str) -> Vec<&str> {
+    let lines = screen.lines().skip_while(|line| !line.trim_start().starts_with("shard"));
+    lines.skip(1).take_while(|line| !line.trim().is_empty()).collect()
+}
+
+fn first_words(screen: &str) -> Vec<&str> {
+    rows(screen).iter().filter_map(|row| row.split_whitespace().next()).collect()
+}
+
+#[test]
+fn it_shows_shards_obeys_keys_and_gives_the_terminal_back() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(5);
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let mut client = server.client();
+    for key in 0..50 {
+        client.check(&format!("SET key:{key} x"), "+OK\r\n");
+    }
+    terminal.run(&format!("-h 127.0.0.1:{} -i 0.1", server.port));
+    let screen = terminal
+        .await_screen("a second look", |screen| screen.contains("every 0.1 s") && rows(screen).len() == 5);
+    assert!(screen.starts_with(" corelane "), "{screen}");
+    for part in ["commands/s", "turn", "memory", "hits", "network in", "q quit", "sort: shard", "p99.9"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+    assert!(!screen.contains("shell$"), "the screen is all of it:\n{screen}");
+    assert_eq!(first_words(&screen), ["0", "1", "2", "3", "4"], "{screen}");
+
+    terminal.keys(&["r"]);
+    terminal.await_screen("the other order", |screen| first_words(screen) == ["4", "3", "2", "1", "0"]);
+    terminal.keys(&["s"]);
+    terminal.await_text("sort: cpu %");
+    terminal.keys(&["p"]);
+    terminal.await_text(" paused");
+    terminal.keys(&["p", "-"]);
+    terminal.await_text("every 0.2 s");
+
+    for (width, height) in [("132", "40"), ("50", "12"), ("30", "5"), ("80", "24")] {
+        terminal.tmux(&["resize-window", "-x", width, "-y", height]);
+        let wanted = if width == "30" { "too small" } else { "commands/s" };
+        let screen = terminal.await_screen("the new size", |screen| {
+            screen.contains(wanted) && screen.trim_end().lines().count() <= height.parse().unwrap_or(0)
+        });
+        assert!(screen.lines().all(|line| line.chars().count() <= width.parse().unwrap_or(0)), "{screen}");
+    }
+
+    terminal.keys(&["q"]);
+    let screen = terminal.await_text("exit=0");
+    assert!(!screen.contains("q quit"), "the terminal is as it was before:\n{screen}");
+    terminal.keys(&["-l", "stty -a | tr ';' '\\n' | grep -cw -e icanon -e echo; echo typed"]);
+    terminal.keys(&["Enter"]);
+    let screen = terminal.await_screen("echo", |screen| screen.lines().any(|line| line == "typed"));
+    assert!(!screen.contains("-icanon") && screen.contains("echo typed"), "{screen}");
+}
+
+#[test]
+fn other_servers_have_one_row() {
+    let Some(valkey) = Server::valkey() else { return };
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    terminal.run(&format!("-h 127.0.0.1:{} -i 0.1", valkey.port));
+    let screen = terminal.await_screen("a row", |screen| rows(screen).len() == 1);
+    assert!(screen.starts_with(" valkey 9."), "{screen}");
+    terminal.keys(&["C-c"]);
+    terminal.await_text("exit=0");
+}
+
+#[test]
+fn a_server_that_goes_away_ends_it_with_a_sentence() {
+    let mut server = Server::ours(2);
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let address = format!("127.0.0.1:{}", server.port);
+    terminal.run(&format!("-h {address} -i 0.1"));
+    terminal.await_text("q quit");
+    server.signal("KILL");
+    server.await_exit(10_000).expect("an exit");
+    let screen = terminal.await_text("exit=1");
+    assert!(screen.contains("corelane top: the server"), "{screen}");
+    assert!(!screen.contains("q quit"), "{screen}");
+    terminal.run(&format!("-h {address}"));
+    terminal.await_screen("a refusal", |screen| {
+        screen.contains("cannot connect to") && screen.contains("exit=1")
+    });
+}
+
+#[test]
+fn without_a_terminal_it_says_so() {
+    let server = Server::ours(1);
+    let address = format!("127.0.0.1:{}", server.port);
+    let output = Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["top", "-h", &address])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("corelane runs");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("needs a terminal"), "{said}");
+}
