@@ -213,13 +213,16 @@ fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>, add: Add, reply: &mut Reply) -> Result<Flow, Error> {
     let pairs = || (add.at..args.len()).step_by(2);
     let score_at = |idx: usize| parse_score(args.at(idx)).ok_or(Error::NotFloat);
+    let mut longest = 0;
     for idx in pairs() {
         score_at(idx)?;
+        longest = longest.max(args.at(idx + 1).len());
     }
     let limits = ctx.shard.settings.compact;
     let missing = if add.only_there { Missing::Skip } else { Missing::Create };
     let key = ctx.key(args.at(1));
     let edited = ctx.edit_sorted_set(key, missing, |set| {
+        set.expect(pairs().len(), longest, &limits);
         let (mut added, mut changed, mut last) = (0, 0, Applied::Refused);
         for idx in pairs() {
             last = add.apply(set, args.at(idx + 1), score_at(idx)?, &limits)?;

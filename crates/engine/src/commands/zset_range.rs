@@ -148,7 +148,7 @@ impl<'a> Range<'a> {
 /// What a command of the family of ZRANGE asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
-    range: Range<'a>,
+    pub(super) range: Range<'a>,
     /// From the greatest to the least.
     pub(super) reverse: bool,
     /// Scores too.
@@ -214,10 +214,18 @@ impl<'a> Query<'a> {
     pub(super) fn part(&self, set: SortedSetRef<'_>) -> (usize, usize) {
         let (first, count) = self.range.ranks(set, self.reverse);
         let from = if self.reverse { set.len() - first - count } else { first };
-        let Ok(offset) = usize::try_from(self.offset) else { return (0, 0) };
-        let left = count.saturating_sub(offset);
+        let skipped = match usize::try_from(self.offset) {
+            Ok(offset) => offset,
+            // Valkey counts such an offset from the end of the range, but finds nothing in a small set.
+            Err(_) if matches!(set, SortedSetRef::Pack(_)) => count,
+            Err(_) => {
+                let behind = usize::try_from(self.offset.unsigned_abs()).unwrap_or(usize::MAX);
+                count.checked_sub(behind).unwrap_or(count)
+            }
+        };
+        let left = count.saturating_sub(skipped);
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        if left == 0 { (0, 0) } else { (from + offset, left.min(limit)) }
+        if left == 0 { (0, 0) } else { (from + skipped, left.min(limit)) }
     }
 }
 

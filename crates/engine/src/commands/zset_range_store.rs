@@ -1,7 +1,7 @@
 //! ZRANGESTORE: a range of a sorted set in a key of its own.
 
 use super::zset_algebra::{next_of_store, store};
-use super::zset_range::{Preset, Query};
+use super::zset_range::{Preset, Query, Range};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Payload, SentScores};
@@ -44,11 +44,16 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
     }
     let key = ctx.key(args.at(SOURCE));
     let mut found = Tally::default();
+    let limits = ctx.shard.settings.compact;
     if let Some(entry) = ctx.lookup(key) {
         let set = entry.sorted_set().ok_or(Error::WrongType)?;
         let (from, count) = query.part(set);
-        let from = if query.reverse { set.len() - from - count } else { from };
-        set.visit(from, count, false, &mut |member, score| found.push(member, score));
+        // As in Valkey, where a set that has not grown large yet has no -0.
+        let mut small = !matches!(query.range, Range::Rank(..)) || count <= limits.sorted_entries;
+        set.visit(from, count, query.reverse, &mut |member, score| {
+            small &= found.len() < limits.sorted_entries && member.len() <= limits.sorted_value;
+            found.push(member, if small { score + 0.0 } else { score });
+        });
     }
     if ctx.keys.contains(DESTINATION) {
         store(ctx, args.at(DESTINATION), found, EVENT);

@@ -101,6 +101,15 @@ impl SortedSet {
         }
     }
 
+    /// Prepares for so many members to be given in one command, the longest of so many bytes: it takes its large form if these do
+    /// not fit in a small one, whether or not they come to be in it. So does Valkey's.
+    #[inline]
+    pub fn expect(&mut self, members: usize, longest: usize, limits: &CompactLimits) {
+        if members > limits.sorted_entries || longest > limits.sorted_value {
+            self.grow(limits.seed);
+        }
+    }
+
     /// Gives a member a score, whether it is there or not; returns the score that it had. Scores are never NaN.
     pub fn insert(&mut self, member: &[u8], score: f64, limits: &CompactLimits) -> Option<f64> {
         if let Self::Pack(pack) = self {
