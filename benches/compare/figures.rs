@@ -1,6 +1,7 @@
-//! The samples of one workload, their medians, and what they say about its bounds.
+//! The samples of one workload, and what they say about its bounds.
 
 use crate::metric::Metric;
+use crate::samples::Samples;
 use crate::workload::{Against, Bound, Limit, Subject, Workload};
 
 /// All samples of one quantity: one per run.
@@ -9,44 +10,7 @@ pub(crate) struct Series {
     pub(crate) case: &'static str,
     pub(crate) subject: Subject,
     pub(crate) metric: Metric,
-    samples: Vec<f64>,
-}
-
-impl Series {
-    /// The middle sample.
-    pub(crate) fn median(&self) -> f64 {
-        median(self.samples.clone())
-    }
-
-    /// The median of the ratios of runs that followed each other, so that a machine that gets slower or faster over
-    /// the minutes does not count; the ratio of the medians where a run is missing. `None` where `base` has a 0.
-    fn ratio(&self, base: &Self) -> Option<f64> {
-        if base.samples.contains(&0.0) {
-            return None;
-        }
-        if self.runs() != base.runs() {
-            return Some(self.median() / base.median());
-        }
-        Some(median(self.samples.iter().zip(&base.samples).map(|(own, base)| own / base).collect()))
-    }
-
-    pub(crate) fn min(&self) -> f64 {
-        self.samples.iter().copied().fold(f64::INFINITY, f64::min)
-    }
-
-    pub(crate) fn max(&self) -> f64 {
-        self.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max)
-    }
-
-    pub(crate) fn runs(&self) -> usize {
-        self.samples.len()
-    }
-
-    /// Half the distance between the extremes, in percent of the median; 0 for a median of 0.
-    pub(crate) fn spread_percent(&self) -> f64 {
-        let median = self.median();
-        if median == 0.0 { 0.0 } else { (self.max() - self.min()) / 2.0 / median * 100.0 }
-    }
+    pub(crate) samples: Samples,
 }
 
 /// Every series of a workload, in the order in which they were first measured. No series is empty.
@@ -60,7 +24,7 @@ impl Figures {
     pub(crate) fn add(&mut self, case: &'static str, subject: Subject, metric: Metric, sample: f64) {
         match self.series.iter_mut().find(|one| one.is(case, subject, metric)) {
             Some(series) => series.samples.push(sample),
-            None => self.series.push(Series { case, subject, metric, samples: vec![sample] }),
+            None => self.series.push(Series { case, subject, metric, samples: Samples::new(sample) }),
         }
     }
 
@@ -92,7 +56,7 @@ impl Figures {
 
     /// The ratio to Redis in the same case, where both were measured.
     pub(crate) fn ratio_to_redis(&self, case: &str, subject: Subject, metric: Metric) -> Option<f64> {
-        self.find(case, subject, metric)?.ratio(self.find(case, Subject::Redis, metric)?)
+        self.find(case, subject, metric)?.samples.ratio(&self.find(case, Subject::Redis, metric)?.samples)
     }
 }
 
@@ -179,15 +143,8 @@ fn weigh(figures: &Figures, bound: &Bound, case: &str, judge: bool) -> Verdict {
 fn figure(figures: &Figures, bound: &Bound, case: &str) -> Option<f64> {
     let own = figures.find(case, bound.subject, bound.metric)?;
     match bound.against {
-        Against::Nothing => Some(own.median()),
-        Against::Server(other) => own.ratio(figures.find(case, other, bound.metric)?),
-        Against::Case(other) => own.ratio(figures.find(other, bound.subject, bound.metric)?),
+        Against::Nothing => Some(own.samples.median()),
+        Against::Server(other) => own.samples.ratio(&figures.find(case, other, bound.metric)?.samples),
+        Against::Case(other) => own.samples.ratio(&figures.find(other, bound.subject, bound.metric)?.samples),
     }
-}
-
-/// The middle value, or the mean of the two in the middle. There is at least one.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }

@@ -16,6 +16,12 @@ mod server;
 
 mod procfs;
 
+#[path = "../../crates/server/experiment/process.rs"]
+mod process;
+
+#[path = "../../crates/server/experiment/samples.rs"]
+mod samples;
+
 mod client;
 
 mod load;

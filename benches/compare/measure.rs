@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::figures::{Figures, Outcome};
 use crate::options::Options;
+use crate::process;
 use crate::procfs;
 use crate::server::{Fleet, Server};
 use crate::workload::{Kind, Pin, Subject, Workload};
@@ -116,10 +117,10 @@ struct Bench<'a> {
 /// Waits until resident memory stops changing (background frees, late returns), two seconds at most; in bytes.
 fn settled_bytes(pid: u32) -> Result<f64> {
     let deadline = Instant::now() + Duration::from_secs(2);
-    let mut before = procfs::resident_bytes(pid)?;
+    let mut before = process::resident_bytes(pid)?;
     loop {
         std::thread::sleep(Duration::from_millis(200));
-        let now = procfs::resident_bytes(pid)?;
+        let now = process::resident_bytes(pid)?;
         if now == before || Instant::now() > deadline {
             return Ok(now);
         }

@@ -100,10 +100,10 @@ pub(crate) fn csv(outcomes: &[Outcome]) -> String {
                 series.case,
                 series.subject.name(),
                 series.metric.name(),
-                rounded(series.median()),
-                rounded(series.min()),
-                rounded(series.max()),
-                series.runs(),
+                rounded(series.samples.median()),
+                rounded(series.samples.min()),
+                rounded(series.samples.max()),
+                series.samples.runs(),
                 ratio.map_or(String::new(), |ratio| format!("{ratio:.3}"))
             );
         }
@@ -124,10 +124,10 @@ fn json_outcome(outcome: &Outcome) -> String {
             quoted(series.case),
             quoted(&series.subject.name()),
             quoted(series.metric.name()),
-            rounded(series.median()),
-            rounded(series.min()),
-            rounded(series.max()),
-            series.runs()
+            rounded(series.samples.median()),
+            rounded(series.samples.min()),
+            rounded(series.samples.max()),
+            series.samples.runs()
         )
     });
     let verdicts = outcome.verdicts.iter().map(|verdict| {
@@ -179,7 +179,7 @@ fn load_rows(figures: &Figures) -> Vec<Vec<String>> {
             let mut row = vec![case.to_owned(), subject.name()];
             row.extend(LOAD_COLUMNS.map(|metric| cell(figures, case, subject, metric)));
             let errors = figures.find(case, subject, Metric::Errors);
-            row.push(errors.map_or(String::new(), |errors| Metric::Errors.show(errors.max())));
+            row.push(errors.map_or(String::new(), |errors| Metric::Errors.show(errors.samples.max())));
             rows.push(row);
         }
     }
@@ -203,9 +203,9 @@ fn plain_rows(figures: &Figures) -> Vec<Vec<String>> {
 /// Median, spread, and the ratio to Redis.
 fn cell(figures: &Figures, case: &str, subject: Subject, metric: Metric) -> String {
     let Some(series) = figures.find(case, subject, metric) else { return String::new() };
-    let mut text = metric.show(series.median());
-    if series.runs() > 1 {
-        let _ = write!(text, " ±{:.0} %", series.spread_percent());
+    let mut text = metric.show(series.samples.median());
+    if series.samples.runs() > 1 {
+        let _ = write!(text, " ±{:.0} %", series.samples.spread_percent());
     }
     if subject != Subject::Redis
         && let Some(ratio) = figures.ratio_to_redis(case, subject, metric)

@@ -58,7 +58,10 @@ pub(crate) fn parse_line(text: &str) -> Result<Option<(String, Vec<String>)>> {
 }
 
 /// Words as Redis splits them: in double quotes with escapes, in single quotes with `\'` alone.
-fn split(text: &str) -> Result<Vec<String>> {
+///
+/// # Errors
+/// A quote that is not closed, or goes on behind its end.
+pub(crate) fn split(text: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut rest = text.chars().peekable();
     loop {

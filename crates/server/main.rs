@@ -7,6 +7,7 @@ mod allocator;
 mod client;
 mod config_file;
 mod doctor;
+mod experiment;
 mod flags;
 mod info;
 mod latency;
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
     }
     if args.next_if(|word| word == "latency").is_some() {
         return latency::run(args);
+    }
+    if args.next_if(|word| word == "experiment").is_some() {
+        return experiment::run(args);
     }
     if args.next_if(|word| word == "stat").is_some() {
         return stat::run(args);

@@ -1,6 +1,6 @@
 //! Which server a tool is about: the options that all tools have in common, and the connection they stand for.
 
-mod process;
+pub(crate) mod process;
 
 use std::path::PathBuf;
 

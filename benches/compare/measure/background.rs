@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{Bench, settled_bytes};
 use crate::metric::Metric;
-use crate::procfs;
+use crate::process;
 use crate::workload::Subject;
 
 /// Requests after a pause; the slowest counts.
@@ -39,9 +39,9 @@ pub(super) fn idle(bench: &mut Bench<'_>) -> Result<()> {
     std::thread::sleep(bench.options.scaled(Duration::from_secs(1), Duration::from_millis(50)));
 
     let span = bench.options.scaled(Duration::from_secs(10), Duration::from_millis(200));
-    let before_us = procfs::cpu_us(pid)?;
+    let before_us = process::cpu_us(pid)?;
     std::thread::sleep(span);
-    let used_us = procfs::cpu_us(pid)? - before_us;
+    let used_us = process::cpu_us(pid)? - before_us;
     let shards = if let Subject::Ours { shards } = bench.subject { shards } else { 1 };
     let percent = used_us / span.as_secs_f64() / 1e6 * 100.0 / shards as f64;
     bench.figures.add("idle", bench.subject, Metric::CpuPerShard, percent);

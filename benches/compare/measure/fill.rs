@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use super::{Bench, settled_bytes};
 use crate::metric::Metric;
-use crate::procfs;
+use crate::process;
 use crate::server::Fleet;
 use crate::workload::Pin;
 
@@ -16,7 +16,7 @@ const KEY_BYTES: u64 = 16;
 /// Peak of resident memory of a server that was sent one value, over the size of the value.
 pub(super) fn big_set(bench: &mut Bench<'_>, bytes: u64) -> Result<()> {
     bench.server.connect()?.set_big("big", bytes)?;
-    let peak = procfs::peak_bytes(bench.server.pid())?;
+    let peak = process::peak_bytes(bench.server.pid())?;
     bench.figures.add("SET", bench.subject, Metric::PeakOverSize, peak / bytes as f64);
     Ok(())
 }

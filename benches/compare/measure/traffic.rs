@@ -6,7 +6,7 @@ use super::{Bench, scaled_clients};
 use crate::load;
 use crate::metric::Metric;
 use crate::options::Options;
-use crate::procfs;
+use crate::process;
 use crate::workload::{Load, Pin, Stock};
 
 /// Drives each load in turn, over keys that all exist.
@@ -28,9 +28,9 @@ pub(super) fn loads(
             commands.push(shown);
         }
         stock(bench, load)?;
-        let before_us = procfs::cpu_us(bench.server.pid())?;
+        let before_us = process::cpu_us(bench.server.pid())?;
         let report = load::run(&words, bench.server.port)?;
-        let cpu_us = procfs::cpu_us(bench.server.pid())? - before_us;
+        let cpu_us = process::cpu_us(bench.server.pid())? - before_us;
 
         let mut add = |metric, sample| bench.figures.add(load.case, bench.subject, metric, sample);
         add(Metric::Throughput, report.requests_per_s);

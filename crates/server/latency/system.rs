@@ -26,7 +26,7 @@ pub(crate) fn stopped() -> bool {
 }
 
 /// Nanoseconds of the monotonic clock.
-pub(super) fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let mut time = MaybeUninit::<libc::timespec>::uninit();
     // SAFETY: the structure is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
@@ -36,7 +36,7 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// Sleeps until this moment of the monotonic clock, or until a signal comes.
-pub(super) fn sleep_until(ns: u64) {
+pub(crate) fn sleep_until(ns: u64) {
     let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
     // SAFETY: the time is readable; what is left of it is not asked for.
     unsafe {

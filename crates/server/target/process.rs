@@ -12,7 +12,7 @@ const LISTENING: &str = "0A";
 ///
 /// # Errors
 /// No such process, no right to look at it, or it does not listen.
-pub(super) fn address_of(pid: u32) -> Result<String> {
+pub(crate) fn address_of(pid: u32) -> Result<String> {
     let dir = format!("/proc/{pid}/fd");
     let inodes: BTreeSet<String> = fs::read_dir(&dir)
         .with_context(|| format!("cannot look at the descriptors of process {pid}"))?

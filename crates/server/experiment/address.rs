@@ -1,0 +1,168 @@
+//! Where a server is: an address as users write it, and as the load generator takes it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::client::Client;
+
+/// The place of a server.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+/// A server's address with what it takes to be let in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Address {
+    place: Place,
+    user: Option<String>,
+    password: Option<String>,
+}
+
+impl Address {
+    pub(super) fn tcp(host: &str, port: u16) -> Self {
+        Self { place: Place::Tcp { host: host.to_owned(), port }, user: None, password: None }
+    }
+
+    pub(super) fn unix(path: &Path) -> Self {
+        Self { place: Place::Unix(path.to_owned()), user: None, password: None }
+    }
+
+    /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT]`, `HOST:PORT` or `unix://PATH`.
+    ///
+    /// # Errors
+    /// It is none of these.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        if let Some(path) = text.strip_prefix("unix://") {
+            return Ok(Self::unix(Path::new(path)));
+        }
+        let rest = text.strip_prefix("redis://").unwrap_or(text).trim_end_matches('/');
+        if rest.contains("://") {
+            bail!("{text} is no address: write redis://HOST:PORT, HOST:PORT or unix://PATH");
+        }
+        let (access, address) = rest.rsplit_once('@').map_or((None, rest), |(one, two)| (Some(one), two));
+        let (host, port) = match address.rsplit_once(':') {
+            Some((host, port)) if !host.ends_with(':') => (
+                host,
+                port.parse().ok().filter(|port| *port > 0).context("the port is no number up to 65535")?,
+            ),
+            _ => (address, 6379),
+        };
+        if host.is_empty() {
+            bail!("{text} names no host");
+        }
+        let mut address = Self::tcp(host.trim_matches(['[', ']']), port);
+        if let Some(access) = access {
+            let (user, password) = access.split_once(':').unwrap_or(("", access));
+            address.user = Some(user.to_owned()).filter(|user| !user.is_empty());
+            address.password = Some(password.to_owned());
+        }
+        Ok(address)
+    }
+
+    /// The same server under the name that another machine has for this one.
+    pub(super) fn under(mut self, name: &str) -> Self {
+        if let Place::Tcp { host, .. } = &mut self.place {
+            name.clone_into(host);
+        }
+        self
+    }
+
+    /// As it stands in reports: without the password.
+    pub(super) fn shown(&self) -> String {
+        match &self.place {
+            Place::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
+            Place::Tcp { host, port } => format!("{host}:{port}"),
+            Place::Unix(path) => path.display().to_string(),
+        }
+    }
+
+    /// The options of `corelane bench` that lead there, with what is to stand for a password, if there is one.
+    pub(super) fn words(&self, password: Option<&str>) -> Vec<String> {
+        let mut words = match &self.place {
+            Place::Tcp { host, port } => {
+                vec!["-h".to_owned(), host.clone(), "-p".to_owned(), port.to_string()]
+            }
+            Place::Unix(path) => vec!["-s".to_owned(), path.display().to_string()],
+        };
+        if let Some(user) = &self.user {
+            words.extend(["--user".to_owned(), user.clone()]);
+        }
+        if let (Some(_), Some(shown)) = (&self.password, password) {
+            words.extend(["-a".to_owned(), shown.to_owned()]);
+        }
+        words
+    }
+
+    pub(super) fn password(&self) -> Option<&str> {
+        self.password.as_deref()
+    }
+
+    /// The same with a password, unless it has one.
+    pub(super) fn or_password(mut self, password: Option<String>) -> Self {
+        self.password = self.password.or(password);
+        self
+    }
+
+    /// Whether it is reached by a Unix socket.
+    pub(super) fn is_unix(&self) -> bool {
+        matches!(self.place, Place::Unix(_))
+    }
+
+    /// Connects, and gives the password.
+    ///
+    /// # Errors
+    /// Nobody is there, or it refuses.
+    pub(super) fn connect(&self) -> Result<Client> {
+        let mut client = match &self.place {
+            Place::Tcp { .. } => Client::tcp(&self.shown())?,
+            Place::Unix(path) => Client::unix(path)?,
+        };
+        match (&self.user, &self.password) {
+            (Some(user), Some(password)) => {
+                client.text(&["AUTH", user, password]).context("the server refuses the password")?;
+            }
+            (_, password) => client.authenticate(password.as_deref())?,
+        }
+        Ok(client)
+    }
+
+    /// Whether the server runs on this machine, as far as its address tells.
+    pub(super) fn is_here(&self) -> bool {
+        match &self.place {
+            Place::Tcp { host, .. } => host == "localhost" || host.starts_with("127.") || host == "::1",
+            Place::Unix(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_in_all_their_forms() {
+        for (text, shown, words) in [
+            ("redis://10.0.0.1:7000", "10.0.0.1:7000", "-h 10.0.0.1 -p 7000"),
+            ("localhost:1", "localhost:1", "-h localhost -p 1"),
+            ("redis://cache", "cache:6379", "-h cache -p 6379"),
+            ("redis://[::1]:7/", "[::1]:7", "-h ::1 -p 7"),
+            ("redis://:p:w@h:1", "h:1", "-h h -p 1 -a (redacted)"),
+            ("redis://me:pw@h:1", "h:1", "-h h -p 1 --user me -a (redacted)"),
+            ("unix:///run/c.sock", "/run/c.sock", "-s /run/c.sock"),
+        ] {
+            let address = Address::parse(text).unwrap();
+            assert_eq!(
+                (address.shown(), address.words(Some("(redacted)")).join(" ")),
+                (shown.to_owned(), words.to_owned())
+            );
+        }
+        let address = Address::parse("redis://:p:w@h:1").unwrap().or_password(Some("other".to_owned()));
+        assert_eq!((address.password(), address.words(None).len()), (Some("p:w"), 4));
+        for bad in ["", "http://x", "h:0", "h:70000", "h:x", ":1"] {
+            assert!(Address::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

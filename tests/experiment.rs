@@ -1,0 +1,405 @@
+//! `corelane experiment`: reports of recorded runs, small real runs, and everything that goes wrong.
+//!
+//! The recordings in `tests/experiment` hold the figures of published measurements, so that the reports have to come to the
+//! published conclusions. `CORELANE_GOLDEN=write` writes the reports anew; look at the difference then.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::server::{self, Server, poll};
+
+/// The server of most runs here.
+const SERVER: &str = "corelane --port {port} --bind 127.0.0.1 --shards 1 --placement float";
+/// How soon a failure has to end the tool.
+const END_MAX: Duration = Duration::from_secs(1);
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelane"));
+    command.arg("experiment").args(args);
+    command
+}
+
+fn experiment(args: &[&str]) -> Output {
+    command(args).output().expect("corelane runs")
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn recorded(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/experiment").join(file)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// Something in place of `corelane bench` that first does what the words of a shell say, and then has measured something.
+fn generator(dir: &Path, first: &str) -> String {
+    let test = r#"{"tests":[{"title":"SET","requests":1000,"clients":50,"pipeline":1,"threads":1,"data_size":3,"keyspace":null,
+        "seconds":0.5,"requests_per_second":2000,"errors":ERRORS,"client_cpu_seconds":0.1,"latency_ms":{"avg":0.2,"min":0.1,"p50":0.2,
+        "p95":0.3,"p99":0.4,"p99.9":0.5,"max":0.6},"histogram":[[200,900],[600,100]]}]}"#;
+    for (name, errors) in [("result", "0"), ("errors", "7")] {
+        fs::write(dir.join(name), test.replace("ERRORS", errors)).expect("a file");
+    }
+    format!("sh -c '{first}; cat {}/result'", dir.display())
+}
+
+#[test]
+fn reports_of_published_figures_come_to_the_published_conclusions() {
+    let (ec2, premises) = (recorded("env-ec2.json"), recorded("env-premises.json"));
+    let (placement, compare) = (recorded("placement.json"), recorded("compare.json"));
+    let accel = recorded("accel.json");
+    // What the documents conclude: 54 % more, 43 to 45 % less; 2.2 to 2.6, 3.5 and 2.57 times; 2.3 times, with the
+    // distribution that redis-benchmark has printed; as much as the clock.
+    for (words, golden, published) in [
+        (
+            vec!["report", text(&placement)],
+            "placement.md",
+            &["throughput: +54.2 %", "latency: −42.9 %", "latency: −45.0 %", "| 231,585 |"][..],
+        ),
+        (
+            vec!["report", text(&compare)],
+            "compare.md",
+            &["is 2.23 to 2.58 ×", "is 3.50 ×", "is 2.57 ×", "| 17.7 |", "| 513.0 | 3 |"],
+        ),
+        (
+            vec!["report", text(&accel)],
+            "accel.md",
+            &[
+                "throughput: 2.30 ×",
+                "\n96.875% <= 0.175 milliseconds (cumulative count 4890339)\n98.438% <= 0.183 milliseconds (cumulative count \
+                 4967042)\n99.609% <= 0.191 milliseconds (cumulative count 4991789)\n",
+                "\n99.998% <= 2.103 milliseconds (cumulative count 4999920)\n99.999% <= 3.103 milliseconds (cumulative count \
+                 4999931)\n",
+            ],
+        ),
+        (vec!["report", text(&ec2)], "env.md", &["SET: 175746.92 requests per second\nGET: 188323.91"]),
+        (
+            vec!["diff", text(&ec2), text(&premises)],
+            "diff.md",
+            &["is 1.26 × that", "about in proportion to the clock"],
+        ),
+    ] {
+        let output = experiment(&words);
+        assert!(output.status.success(), "{words:?}: {}", complaint(&output));
+        let file = recorded(golden);
+        if env::var_os("CORELANE_GOLDEN").is_some_and(|mode| mode == "write") {
+            fs::write(&file, printed(&output)).expect("a file that can be written");
+        }
+        let expected = fs::read_to_string(&file).expect("a report that was looked at");
+        assert_eq!(printed(&output), expected, "{golden}");
+        for part in published {
+            assert!(expected.contains(part), "{part} in {golden}");
+        }
+    }
+}
+
+#[test]
+fn a_saved_run_is_shown_again_and_pictures_are_drawn() {
+    let dir = server::scratch_dir("experiment-again");
+    let out = dir.join("again");
+    let source = recorded("compare.json");
+    let output = experiment(&["report", text(&source), "--out", text(&out), "--json"]);
+    assert!(output.status.success(), "{}", complaint(&output));
+    let json = printed(&output);
+    for part in
+        [r#""metric":"requests_per_second""#, r#""spread_percent":0.0"#, r#""conclusions":["25 clients"#]
+    {
+        assert!(json.contains(part), "{part} in {json}");
+    }
+    let report = fs::read_to_string(out.join("report.md")).expect("a report");
+    assert!(report.contains("![requests per second](throughput.svg)"), "{report}");
+    for picture in ["throughput.svg", "p99.svg"] {
+        let svg = fs::read_to_string(out.join(picture)).expect("a picture");
+        assert!(
+            svg.starts_with("<svg ") && svg.contains("Go service") && svg.contains("SET-random-keys"),
+            "{svg}"
+        );
+    }
+    let once_more = experiment(&["report", text(&out)]);
+    assert_eq!(printed(&once_more), printed(&experiment(&["report", text(&source)])));
+    let output = experiment(&["report", text(&source), "--out", text(&out)]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        complaint(&output).contains("has a run.json already: give another directory"),
+        "{}",
+        complaint(&output)
+    );
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+#[test]
+fn bad_flags_are_usage_errors_and_bad_runs_failures() {
+    for words in [
+        "",
+        "nope",
+        "placement --repeat 0",
+        "placement --drift-us 0",
+        "placement --scale 0",
+        "placement --scale x",
+        "placement --threads 0",
+        "compare",
+        "compare --a localhost:1",
+        "compare --a localhost:1 --start-a x --b localhost:2",
+        "accel --busy-poll-us 0",
+        "diff one",
+        "report",
+    ] {
+        let args: Vec<&str> = words.split_whitespace().collect();
+        assert_eq!(experiment(&args).status.code(), Some(2), "{words}");
+    }
+    let (compare, env) = (recorded("compare.json"), recorded("env-ec2.json"));
+    for (args, why) in [
+        (&["env", "--only", "PUT"][..], "there is no PUT here; there are SET-100000, GET-100000"),
+        (&["env", "--url", "http://x"], "http://x is no address"),
+        (&["env", "--client", ""], "the command of the load generator is empty"),
+        (&["env", "--server", "no-such-program {port}"], "cannot run `no-such-program {port}`"),
+        (&["env", "--server", "\"open"], "a quote is not closed"),
+        (&["placement", "--client-cpus", "9999"], "this process may not use cpu 9999"),
+        (&["diff", text(&compare), text(&env)], "these are runs of different experiments"),
+        (&["report", "Cargo.toml"], "Cargo.toml holds no run of corelane experiment"),
+        (&["report", "no/such/run"], "cannot read no/such/run"),
+    ] {
+        let output = experiment(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", complaint(&output));
+        assert!(complaint(&output).contains(why), "{args:?}: {}", complaint(&output));
+    }
+}
+
+#[test]
+fn servers_that_cannot_be_reached_or_do_not_start_are_told_at_once() {
+    let started = Instant::now();
+    let free = server::free_port().to_string();
+    let output = experiment(&["env", "--url", &format!("127.0.0.1:{free}")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        complaint(&output).contains(&format!("cannot connect to 127.0.0.1:{free}")),
+        "{}",
+        complaint(&output)
+    );
+    let output = experiment(&["env", "--server", "sh -c 'echo no disk left; exit 3'"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(said.contains("does not run: exit status: 3: no disk left"), "{said}");
+    assert!(started.elapsed() < 2 * END_MAX, "{:?}", started.elapsed());
+
+    let ours = Server::ours(1);
+    ours.client().check("CONFIG SET requirepass hunter2", "+OK\r\n");
+    for (url, why) in [
+        (format!("redis://:wrong@127.0.0.1:{}", ours.port), "the server refuses the password: WRONGPASS"),
+        (format!("redis://nobody:wrong@127.0.0.1:{}", ours.port), "the server refuses the password"),
+        (format!("127.0.0.1:{}", ours.port), "NOAUTH"),
+    ] {
+        let output = experiment(&["env", "--url", &url]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(complaint(&output).contains(why), "{url}: {}", complaint(&output));
+    }
+    let dir = server::scratch_dir("experiment-password");
+    let out = dir.join("run");
+    let url = format!("redis://:hunter2@127.0.0.1:{}", ours.port);
+    let client = generator(&dir, "true");
+    let args = [
+        "env",
+        "--url",
+        &url,
+        "--client",
+        &client,
+        "--only",
+        "SET-100000",
+        "--repeat",
+        "1",
+        "--out",
+        text(&out),
+    ];
+    let output = experiment(&args);
+    assert!(output.status.success(), "{}", complaint(&output));
+    for file in ["report.md", "run.json"] {
+        let saved = fs::read_to_string(out.join(file)).expect("a saved run");
+        assert!(saved.contains("(redacted)") && !saved.contains("hunter2"), "{saved}");
+    }
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+/// A run that is under way, and the process of the server that it has started.
+struct UnderWay {
+    child: Child,
+    server: u32,
+    dir: PathBuf,
+}
+
+/// Starts a run whose load takes a minute, and waits until its server is loaded.
+fn under_way(label: &str, first: &[&str]) -> UnderWay {
+    let dir = server::scratch_dir(label);
+    let socket = dir.join("s");
+    let client = generator(&dir, &format!("touch {}/loaded; exec sleep 60", dir.display()));
+    let server = format!("{SERVER} --unixsocket {}", socket.display());
+    let mut command = command(first);
+    command.args(["--client", &client, "--repeat", "1", "--server", &server, "-q"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("corelane runs");
+    let loaded = dir.join("loaded");
+    poll(30_000, || loaded.exists().then_some(())).expect("a load within 30 s");
+    let server = redis::Client::open(format!("unix://{}", socket.display()))
+        .and_then(|client| client.get_connection())
+        .and_then(|mut connection| redis::cmd("INFO").arg("server").query::<String>(&mut connection))
+        .expect("the server's INFO");
+    let pid = server.lines().find_map(|line| line.strip_prefix("process_id:")).expect("its process");
+    UnderWay { child, server: pid.trim().parse().expect("a number"), dir }
+}
+
+fn kill(signal: &str, pid: u32) {
+    let status =
+        Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status().expect("kill runs");
+    assert!(status.success(), "kill -{signal} {pid}");
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_within_a_second() {
+    let run = under_way("experiment-dies", &["env"]);
+    kill("KILL", run.server);
+    let died = Instant::now();
+    let output = run.child.wait_with_output().expect("an exit");
+    assert!(died.elapsed() < END_MAX, "{:?}", died.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    let said = complaint(&output);
+    assert!(said.contains("has ended while it was measured: signal: 9 (SIGKILL)"), "{said}");
+    fs::remove_dir_all(&run.dir).expect("the directory made above");
+}
+
+#[test]
+fn whoever_interrupts_a_run_leaves_nothing_behind() {
+    for signal in ["INT", "TERM", "KILL"] {
+        let run = under_way(&format!("experiment-{signal}"), &["env"]);
+        kill(signal, run.child.id());
+        let output = run.child.wait_with_output().expect("an exit");
+        if signal != "KILL" {
+            assert_eq!(output.status.code(), Some(1));
+            assert!(complaint(&output).contains("interrupted"), "{}", complaint(&output));
+        }
+        let process = PathBuf::from(format!("/proc/{}", run.server));
+        poll(5_000, || (!process.exists()).then_some(()))
+            .unwrap_or_else(|| panic!("the server lives after {signal}"));
+        fs::remove_dir_all(&run.dir).expect("the directory made above");
+    }
+}
+
+#[test]
+fn a_drifting_server_really_runs_on_one_cpu_after_another() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return server::skip("one CPU: a server cannot be moved");
+    }
+    let mut run =
+        under_way("experiment-drift", &["placement", "--only", "SET,drifting", "--drift-us", "2000"]);
+    let socket = format!("unix://{}/s", run.dir.display());
+    let client = redis::Client::open(socket).expect("an address");
+    let mut connection = client.get_connection().expect("a connection");
+    let mut seen = BTreeSet::new();
+    let found = poll(20_000, || {
+        redis::cmd("PING").exec(&mut connection).expect("an answer");
+        // The CPU on which a thread ran last is field 39; the name before the third may hold blanks.
+        for task in fs::read_dir(format!("/proc/{}/task", run.server)).expect("its threads").flatten() {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            if stat.contains("(shard-0)") {
+                let cpu = stat.rsplit_once(") ").and_then(|(_, behind)| behind.split(' ').nth(36));
+                seen.extend(cpu.and_then(|cpu| cpu.parse::<usize>().ok()));
+            }
+        }
+        (seen.len() > 1).then_some(())
+    });
+    run.child.kill().expect("a process to be killed");
+    run.child.wait().expect("an exit");
+    assert!(found.is_some(), "the shard ran on {seen:?} only");
+    fs::remove_dir_all(&run.dir).expect("the directory made above");
+}
+
+/// Two CPUs that this process may use, if there are so many.
+fn two_cpus() -> Option<[usize; 2]> {
+    let status = fs::read_to_string("/proc/self/status").expect("our own status");
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).expect("our CPUs");
+    let mut cpus = list.trim().split(',').flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        number(first)..=number(last)
+    });
+    Some([cpus.next()?, cpus.next()?])
+}
+
+/// Where the machine has no SMT, the files that say so are covered, in a mount namespace, by some that say the opposite.
+#[test]
+fn servers_on_the_threads_of_a_core_are_loaded_together_and_summed() {
+    let Some([one, other]) = two_cpus() else {
+        return server::skip("one CPU: no two servers beside each other");
+    };
+    let dir = server::scratch_dir("experiment-siblings");
+    let client = generator(&dir, "sleep 0.2");
+    let siblings = dir.join("siblings");
+    fs::write(&siblings, format!("{one},{other}\n")).expect("a file");
+    let covered = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let [first, second] = [covered(one), covered(other)];
+    let script = r#"mount --bind "$1" "$2" && mount --bind "$1" "$3" || exit 99; shift 3; exec "$@""#;
+    let (cpu, end) = (one.to_string(), ["--repeat", "2", "-q"]);
+    let output = Command::new("unshare")
+        .args([
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            text(&siblings),
+            &first,
+            &second,
+            env!("CARGO_BIN_EXE_corelane"),
+        ])
+        .args(["experiment", "placement", "--client", &client, "--only", "SET,exclusive,siblings"])
+        .args(["--server-cpu", &cpu, "--client-cpus", &cpu])
+        .args(end)
+        .output();
+    let Some(output) = output.ok().filter(|output| ![Some(1), Some(99)].contains(&output.status.code()))
+    else {
+        return server::skip(
+            "`unshare -m` and `mount --bind` are not permitted here: no core with two threads can be had",
+        );
+    };
+    let report = printed(&output);
+    assert!(output.status.success(), "{}", complaint(&output));
+    for part in [
+        format!("| one of two servers on the threads of a core (cpus {one} and {other}) | 2,000 | 0.200 |"),
+        "| both servers together | 4,000 |".to_owned(),
+        "both servers on the threads of one core together against one alone on it: throughput: +100.0 %."
+            .to_owned(),
+        "the server used ".to_owned(),
+    ] {
+        assert!(report.contains(&part), "{part} in {report}");
+    }
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+#[test]
+fn loads_that_fail_are_failures_with_their_own_words() {
+    let dir = server::scratch_dir("experiment-loads");
+    let failing = generator(&dir, "echo too many connections >&2; exit 4");
+    let errors = format!("sh -c 'cat {}/errors'", dir.display());
+    for (client, why) in [
+        (failing.as_str(), "ended with exit status: 4: too many connections"),
+        (&errors, "7 of 1000 requests were answered with errors"),
+        ("sh -c 'echo fast'", "no JSON was printed"),
+        ("sh -c 'echo {}'", "no tests were printed"),
+        ("no-such-generator", "cannot run no-such-generator"),
+    ] {
+        let output = experiment(&["env", "--client", client, "--server", SERVER, "-q"]);
+        assert_eq!(output.status.code(), Some(1), "{client}");
+        assert!(complaint(&output).contains(why), "{client}: {}", complaint(&output));
+    }
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
