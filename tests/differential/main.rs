@@ -8,6 +8,7 @@
 mod common;
 
 mod configuration;
+mod generated;
 mod grammar;
 mod introspection;
 mod monitor;

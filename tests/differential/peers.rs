@@ -45,8 +45,13 @@ pub(crate) enum Pace {
 
 /// Runs `steps` on an emptied `server` over fresh connections that speak RESP version `proto`.
 pub(crate) fn run(server: &Server, proto: u8, pace: Pace, steps: &[Step]) -> Vec<Outcome> {
+    run_phases(server, proto, &[(pace, steps.to_vec())])
+}
+
+/// The same for steps that go out in different ways; all outcomes in a row.
+pub(crate) fn run_phases(server: &Server, proto: u8, phases: &[(Pace, Vec<Step>)]) -> Vec<Outcome> {
     let mut clients: BTreeMap<usize, Client> = BTreeMap::new();
-    for &(number, _) in steps {
+    for &(number, _) in phases.iter().flat_map(|(_, steps)| steps) {
         clients.entry(number).or_insert_with(|| {
             let mut client = server.client();
             assert!(proto == 2 || !client.run("HELLO 3").is_error(), "HELLO 3");
@@ -54,16 +59,24 @@ pub(crate) fn run(server: &Server, proto: u8, pace: Pace, steps: &[Step]) -> Vec
         });
     }
     server.client().check("FLUSHALL", "+OK\r\n");
-    match pace {
-        Pace::OneByOne => one_by_one(steps, &mut clients),
-        Pace::Pipelined => pipelined(steps, clients.get_mut(&1).expect("pipelines use connection 1")),
+    let mut outcomes = Vec::new();
+    for (pace, steps) in phases {
+        outcomes.extend(match pace {
+            Pace::OneByOne => one_by_one(steps, &mut clients),
+            Pace::Pipelined => pipelined(steps, clients.get_mut(&1).expect("pipelines use connection 1")),
+        });
     }
+    outcomes
 }
 
 fn one_by_one(steps: &[Step], clients: &mut BTreeMap<usize, Client>) -> Vec<Outcome> {
     let call = |(number, command): &Step| {
         let client = clients.get_mut(number).expect("one for each number");
-        if words::name(command) == "SCAN" { scan(client, command) } else { client.call(command) }
+        match words::name(command).as_str() {
+            "SCAN" => scan(client, command, 1),
+            "HSCAN" | "SSCAN" | "ZSCAN" => scan(client, command, 2),
+            _ => client.call(command),
+        }
     };
     steps.iter().map(call).collect()
 }
@@ -76,21 +89,24 @@ fn pipelined(steps: &[Step], client: &mut Client) -> Vec<Outcome> {
 }
 
 /// Follows the cursor to the end: the reply is then `["0", all elements]`, duplicates dropped, whatever the order and
-/// the size of the steps were.
-fn scan(client: &mut Client, command: &Command) -> Outcome {
+/// the size of the steps were. `cursor_at` is where the cursor stands.
+fn scan(client: &mut Client, command: &Command, cursor_at: usize) -> Outcome {
     const STEPS_MAX: usize = 10_000;
     let mut command = command.clone();
     let mut elements = Vec::new();
-    for _ in 0..STEPS_MAX {
+    for step in 0..STEPS_MAX {
         let outcome = client.call(&command);
         let Some(Value::Array(reply)) = outcome.value() else { return outcome };
+        if step == 0 && reply[0].text() == "0" {
+            return outcome;
+        }
         elements.extend(reply[1].items());
         if reply[0].text() == "0" {
             elements.sort();
             elements.dedup();
             return Outcome::Reply(array_reply(&elements));
         }
-        command[1] = reply[0].text().into_bytes();
+        command[cursor_at] = reply[0].text().into_bytes();
     }
     panic!("SCAN does not end: {}", words::print(&command));
 }
@@ -113,8 +129,19 @@ pub(crate) fn mismatches(
     theirs: &[Outcome],
     began: Instant,
 ) -> Vec<String> {
+    mismatches_by(steps, ours, theirs, began, compare::same)
+}
+
+/// The same by another measure of equality.
+pub(crate) fn mismatches_by(
+    steps: &[Step],
+    ours: &[Outcome],
+    theirs: &[Outcome],
+    began: Instant,
+    same: impl Fn(&[Vec<u8>], &Outcome, &Outcome, i64) -> bool,
+) -> Vec<String> {
     let slack_ms = 20 + began.elapsed().as_millis() as i64;
-    let differs = |at: &usize| !compare::same(&steps[*at].1, &ours[*at], &theirs[*at], slack_ms);
+    let differs = |at: &usize| !same(&steps[*at].1, &ours[*at], &theirs[*at], slack_ms);
     let describe = |at: usize| {
         let line = words::print(&steps[at].1);
         format!("> {line}\n  ours:   {}\n  Valkey: {}", show(&ours[at]), show(&theirs[at]))

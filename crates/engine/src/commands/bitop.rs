@@ -134,6 +134,7 @@ fn store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation, mut result: Vec<u8>) 
         result.iter_mut().for_each(|byte| *byte = !*byte);
     }
     ctx.set(key, NewValue::Owned(Value::String(Bytes::from(result))), None);
+    ctx.shard.keyspace.set_form(ctx.db, key, StringForm::Raw);
     ctx.notify(EventClasses::STRING, "set", name);
 }
 

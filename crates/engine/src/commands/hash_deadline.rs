@@ -124,11 +124,11 @@ pub(super) fn fields_at(args: Args<'_>, from: usize) -> Result<usize, Error> {
 /// The index of the first field behind FIELDS at `at`, whose number must be right; `per_field` arguments belong to each.
 pub(super) fn first_field(args: Args<'_>, at: usize, per_field: usize) -> Result<usize, Error> {
     let (number, first) = (at + 1, at + 2);
-    if first >= args.len() {
+    if number >= args.len() {
         return Err(count_error());
     }
     let count = usize::try_from(args.int(number)?).unwrap_or(0);
-    let fits = count != 0 && count.checked_mul(per_field) == Some(args.len() - first);
+    let fits = count != 0 && count.checked_mul(per_field) == args.len().checked_sub(first);
     if fits { Ok(first) } else { Err(count_error()) }
 }
 

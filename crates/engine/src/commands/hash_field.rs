@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
+use crate::events::EventClasses;
 use crate::keyspace::Millis;
 use crate::typed::Missing;
 use crate::values::HashRef;
@@ -162,8 +163,12 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let end = fields_at(args, 2)?;
     let options = Options::parse(args, end, "hgetex")?;
     let first = first_field(args, end, 1)?;
-    let deadline = options.deadline(args, ctx.now)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
+    let deadline = options.deadline(args, ctx.now).or_else(|error| {
+        // What the key holds is said first.
+        ctx.find(key).is_none_or(|entry| entry.hash().is_some()).then_some(()).ok_or(Error::WrongType)?;
+        Err(error)
+    })?;
     let mut event = None;
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {
         reply.array(args.len() - first);
@@ -194,7 +199,6 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let end = fields_at(args, 2)?;
     let options = Options::parse(args, end, "hsetex")?;
     let first = first_field(args, end, 2)?;
-    let deadline = options.deadline(args, ctx.now)?;
     let (key, now, limits) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact);
     let places = || (first..args.len()).step_by(2);
     let allows = |hash: HashRef<'_>| {
@@ -216,36 +220,38 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         reply.int(0);
         return Ok(Flow::Done);
     }
+    let deadline = options.deadline(args, now)?;
+    let is_over = deadline.is_some_and(|at| at <= now);
     let edited = ctx.edit_hash(key, Missing::Create, |hash| {
         if !allows(hash.as_ref()) {
             return None;
         }
-        let mut removed = false;
         for idx in places() {
             let (field, value) = (args.at(idx), args.at(idx + 1));
-            if matches!(options.then, Then::Keep) {
+            if is_over {
+                hash.remove(field);
+            } else if matches!(options.then, Then::Keep) {
                 hash.update(field, value, &limits);
             } else {
                 hash.set(field, value, &limits);
             }
         }
-        for idx in places() {
-            if let Some(at) = deadline
-                && hash.as_ref().get(args.at(idx)).is_some()
-            {
-                removed |= set_or_remove(hash, args.at(idx), at, now, limits.seed);
-            }
+        if !is_over && deadline.is_some() {
+            places().for_each(|idx| hash.set_deadline(args.at(idx), deadline, limits.seed));
         }
-        Some(removed)
+        Some(())
     })?;
     let edited = edited.expect("it is created where it is missing");
     reply.int(edited.result.is_some().into());
-    if let Some(removed) = edited.result {
+    if edited.result.is_some() {
+        if is_over && !exists {
+            ctx.notify(EventClasses::NEW, "new", key.bytes);
+        }
         tell(ctx, "hset", key, false);
         if deadline.is_some() {
             tell(ctx, "hexpire", key, false);
         }
-        if removed {
+        if is_over {
             tell(ctx, "hexpired", key, edited.emptied);
         }
     }

@@ -53,7 +53,7 @@ impl Set {
 
     /// An empty set in the form in which Valkey begins an intersection whose smallest set is `other`.
     pub fn like(other: SetRef<'_>) -> Self {
-        if matches!(other, SetRef::Pack(_)) { Self::Pack(Pack::default()) } else { Self::default() }
+        if matches!(other, SetRef::Ints(_)) { Self::default() } else { Self::Pack(Pack::default()) }
     }
 
     /// Prepares for so many more members, in one command: it takes its large form if they may be too many for its present one.
