@@ -10,6 +10,7 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::{Command, Plan};
+use crate::commands::CommandNumber;
 use crate::ctx::{Ctx, KeySelection, Payload};
 use crate::execute::{ctx, run_part, run_whole, shard_of};
 use crate::failover::SHARD_FAILED;
@@ -21,7 +22,8 @@ use crate::node::{Core, Node};
 use crate::participant::{Participant, Waiter};
 use crate::session::{Client, SessionId, Wait};
 use crate::slot::ShardId;
-use corelane_resp::{Proto, Reply};
+use crate::timing::Answered;
+use corelane_resp::{Mark, Proto, Reply};
 use hashbrown::HashMap;
 use std::collections::{BTreeSet, VecDeque};
 
@@ -53,8 +55,8 @@ pub enum WaitMessage {
     Answer(u64, bool),
     /// It could not be served after all, and goes on waiting.
     Unclaim(WaitId),
-    /// It has been served.
-    Served(WaitId, Reply),
+    /// It has been served, in so many nanoseconds.
+    Served(WaitId, Reply, u64),
 }
 
 /// A command that waits, where its keys are.
@@ -83,6 +85,7 @@ pub(crate) struct Serving {
 /// Where a client of this shard waits.
 struct Enlisted {
     number: u64,
+    command: CommandNumber,
     shards: Vec<ShardId>,
     /// Taken from the client while a shard has its claim.
     wait: Option<Box<Wait>>,
@@ -100,7 +103,7 @@ pub(crate) struct Blocking {
     /// Moves that have asked another shard for their destination.
     moves: HashMap<TxId, (u64, Serving)>,
     /// Replies to clients of this shard.
-    served: Vec<(SessionId, u64, Reply)>,
+    served: Vec<(SessionId, u64, Reply, u64)>,
     enlisted: HashMap<SessionId, Enlisted>,
 }
 
@@ -143,6 +146,11 @@ impl Blocking {
             }
         }
         Some(blocked)
+    }
+
+    /// How many keys are waited for.
+    pub(crate) fn waited_keys(&self) -> usize {
+        self.queues.len()
     }
 
     /// Whether there are replies for clients of this shard.
@@ -196,13 +204,14 @@ impl Core {
         if let Some(until) = until {
             self.waits.add(until, session);
         }
-        self.blocking.enlisted.insert(session, Enlisted { number, shards, wait: None });
+        let command = self.table.id_of(args).number;
+        self.blocking.enlisted.insert(session, Enlisted { number, command, shards, wait: None });
         WaitId { home: self.shard.me, session, number }
     }
 
-    /// A client waits no longer: its time is up, or it is gone.
-    pub(crate) fn withdraw(&mut self, session: SessionId) {
-        let Some(enlisted) = self.blocking.enlisted.remove(&session) else { return };
+    /// A client waits no longer: its time is up, or it is gone. Returns which command it is that has waited.
+    pub(crate) fn withdraw(&mut self, session: SessionId) -> Option<CommandNumber> {
+        let enlisted = self.blocking.enlisted.remove(&session)?;
         let id = WaitId { home: self.shard.me, session, number: enlisted.number };
         for shard in enlisted.shards {
             if shard == self.shard.me {
@@ -211,6 +220,7 @@ impl Core {
                 self.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Withdraw(id))));
             }
         }
+        Some(enlisted.command)
     }
 
     fn forget(&mut self, id: WaitId) {
@@ -333,6 +343,7 @@ impl Core {
         let Some(blocked) = self.blocking.remove(seq) else { return };
         self.current = Some(blocked.command.name);
         self.shard.keyspace.no_touch = blocked.no_touch;
+        self.shard.timing.begin();
         let mut reply = Reply::new(blocked.proto);
         let args = blocked.args.args();
         self.shard.would_wait = false;
@@ -343,7 +354,8 @@ impl Core {
         if std::mem::take(&mut self.shard.would_wait) {
             return self.blocking.add(blocked);
         }
-        self.blocking.served.push((blocked.id.session, blocked.id.number, reply));
+        let ns = self.shard.timing.lap();
+        self.blocking.served.push((blocked.id.session, blocked.id.number, reply, ns));
     }
 }
 
@@ -364,7 +376,9 @@ impl Node {
             WaitMessage::Claim(seq, id) => self.on_claim(from, seq, id),
             WaitMessage::Answer(seq, granted) => self.on_claim_answer(seq, granted, now),
             WaitMessage::Unclaim(id) => self.on_unclaim(id),
-            WaitMessage::Served(id, reply) => self.on_served(id.session, id.number, Some(from), reply),
+            WaitMessage::Served(id, reply, ns) => {
+                self.on_served((id.session, id.number), Some(from), reply, ns);
+            }
         }
     }
 
@@ -423,20 +437,24 @@ impl Node {
     }
 
     /// A command of a client of this shard has been served, by a shard whose note of it is gone.
-    fn on_served(&mut self, id: SessionId, number: u64, by: Option<ShardId>, mut reply: Reply) {
+    fn on_served(&mut self, (id, number): (SessionId, u64), by: Option<ShardId>, mut reply: Reply, ns: u64) {
         if self.core.blocking.enlisted.get(&id).is_none_or(|enlisted| enlisted.number != number) {
             return;
         }
         if let Some(enlisted) = self.core.blocking.enlisted.get_mut(&id) {
             enlisted.shards.retain(|shard| Some(*shard) != by);
         }
-        self.core.withdraw(id);
+        let command = self.core.withdraw(id);
+        let answered = Answered::since(&reply, Mark::default(), 0);
+        if answered.failed {
+            self.core.shard.stats.count_error(&reply.buf);
+        }
+        if let Some(command) = command {
+            self.core.shard.timing.executed(command, ns, answered);
+        }
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.client.wait = None;
         session.in_transaction = false;
-        if reply.buf.first() == Some(&b'-') {
-            self.core.shard.stats.count_error(&reply.buf);
-        }
         self.core.answer(session, |_, _, out| {
             out.append(&mut reply);
             Ok(())
@@ -446,8 +464,8 @@ impl Node {
 
     /// Gives clients of this shard what was served on the spot.
     pub(crate) fn deliver_served(&mut self) {
-        for (id, number, reply) in std::mem::take(&mut self.core.blocking.served) {
-            self.on_served(id, number, None, reply);
+        for (id, number, reply, ns) in std::mem::take(&mut self.core.blocking.served) {
+            self.on_served((id, number), None, reply, ns);
         }
     }
 
@@ -491,6 +509,7 @@ impl Node {
             keys.push(DESTINATION);
         }
         self.core.shard.keyspace.no_touch = blocked.no_touch;
+        self.core.shard.timing.begin();
         self.core.shard.would_wait = false;
         let (shard, args) = (&mut self.core.shard, blocked.args.args());
         let run = crate::execute::run_some(shard, blocked.command, &keys, blocked.db, now, args, &mut reply);
@@ -505,7 +524,8 @@ impl Node {
     }
 
     fn finish_claim(&mut self, id: WaitId, reply: Reply, serving: Serving, now: Millis) {
-        self.core.send(id.home, TxMessage::Waiting(Box::new(WaitMessage::Served(id, reply))));
+        let ns = self.core.shard.timing.lap();
+        self.core.send(id.home, TxMessage::Waiting(Box::new(WaitMessage::Served(id, reply, ns))));
         self.core.serve_waiters(&mut self.participant, serving, now);
     }
 
@@ -528,6 +548,7 @@ impl Node {
             _ => return false,
         };
         let Some((seq, serving)) = self.core.blocking.moves.remove(&tx) else { return false };
+        self.core.shard.timing.begin();
         let Some(mut blocked) = self.core.blocking.remove(seq) else { return true };
         match message {
             TxMessage::Granted(_, result) => {

@@ -111,6 +111,8 @@ pub struct Shard {
     pub events: Vec<KeyEvent>,
     /// Clients that watch no keys any longer, and where they did.
     pub unwatched: Vec<Unwatched>,
+    /// Keys that commands wait for, each once; known to those that see connections.
+    pub waited_keys: usize,
     /// The command that was run last has found nothing, and would wait if it may.
     pub would_wait: bool,
 }
@@ -231,6 +233,8 @@ pub struct ShardReport {
     pub clients: ClientCounts,
     /// Keys that clients of any shard watch, each once.
     pub watched_keys: usize,
+    /// Keys that commands wait for, each once.
+    pub waited_keys: usize,
     /// What it does per second.
     pub rates: Rates,
     /// Channels and patterns with subscribers.

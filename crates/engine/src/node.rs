@@ -149,6 +149,7 @@ impl Node {
             events: Vec::new(),
             unwatched: Vec::new(),
             would_wait: false,
+            waited_keys: 0,
         };
         shard.settings.compact.seed = config.seed;
         shard.apply_settings();

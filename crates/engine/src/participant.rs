@@ -256,6 +256,9 @@ impl Node {
             _ => unreachable!("only these plans are locked"),
         };
         let sees_sessions = request.command.scope == Scope::Nothing;
+        if sees_sessions {
+            self.core.shard.waited_keys = self.core.blocking.waited_keys();
+        }
         let ctx = Ctx {
             shard: &mut self.core.shard,
             sessions: sees_sessions.then_some(&self.sessions),

@@ -9,6 +9,7 @@ use crate::keyspace::Millis;
 use crate::modes::Modes;
 use crate::node::Node;
 use crate::session::{Client, SessionId};
+use crate::timing::Answered;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -59,14 +60,21 @@ impl Node {
         self.deliver_served();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(wait) = session.client.wait.take() else { return };
-        self.core.withdraw(id);
-        self.core.answer(session, |_, _, reply| {
+        let command = self.core.withdraw(id);
+        let answered = self.core.answer(session, |_, _, reply| {
             if failed {
                 return Err(Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK"));
             }
             (wait.give_up)(reply);
             Ok(())
         });
+        if let Some(command) = command {
+            // As in Valkey, an order to give up is not the command's own failure.
+            self.core.shard.timing.executed(command, 0, Answered { failed: false, ..answered });
+            if failed {
+                self.core.shard.timing.commands.rejected(command);
+            }
+        }
         self.core.after_change(session, id);
     }
 

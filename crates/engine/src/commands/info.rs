@@ -71,6 +71,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
         freed,
         clients: ctx.sessions.map(ClientCounts::of).unwrap_or_default(),
         watched_keys: shard.keyspace.watched_keys(),
+        waited_keys: shard.waited_keys,
         rates: shard.sampler.rates,
         pubsub: shard.pubsub.counts(),
         pause: shard.pause,

@@ -69,7 +69,9 @@ pub(super) fn clients(totals: &Totals<'_>, out: &mut String) {
     field(out, "watching_clients", sum(|shard| shard.clients.watching));
     field(out, "clients_in_timeout_table", sum(|shard| shard.clients.blocked_for_a_time));
     field(out, "total_watched_keys", sum(|shard| shard.watched_keys));
-    fields(out, ["total_blocking_keys", "total_blocking_keys_on_nokey"].map(|name| (name, 0)));
+    field(out, "total_blocking_keys", sum(|shard| shard.waited_keys));
+    // Nothing here waits for a key to go.
+    field(out, "total_blocking_keys_on_nokey", 0);
     let (actions, left_ms) = totals.first.pause.remaining(totals.first.now);
     field(out, "paused_reason", if left_ms == 0 { "none" } else { "client_pause" });
     field(out, "paused_actions", actions);
@@ -421,6 +423,38 @@ mod tests {
             }
             assert_eq!(info(&mut bench, "blocked_clients"), "3");
             assert_eq!(info(&mut bench, "clients_in_timeout_table"), "1");
+        }
+    }
+
+    #[test]
+    fn commands_that_wait_are_counted_when_they_are_answered() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            let lines = ["BLPOP k l 0", "BLPOP k m 1", "BLPOP k 0", "BLPOP k 0", "BLMOVE n o LEFT LEFT 0"];
+            let waiters: Vec<_> = (0..5).map(|n| bench.connect(n, 7 + n as u16)).collect();
+            let id = bench.say(waiters[2], "CLIENT ID").trim_start_matches(':').to_owned();
+            for (waiter, line) in waiters.iter().zip(lines) {
+                assert_eq!(bench.say(*waiter, line), "");
+            }
+            let keys = |bench: &mut Bench| info(bench, "total_blocking_keys");
+            let calls = |bench: &mut Bench, name: &str| {
+                let stats = bench.run("INFO commandstats");
+                let line = stats.split(&format!("cmdstat_{name}:")).nth(1)?.split("\\r").next()?.to_owned();
+                let numbers = line.split(',').filter(|field| !field.starts_with("usec"));
+                Some(numbers.filter_map(|field| field.split('=').nth(1)).collect::<Vec<_>>().join(" "))
+            };
+            let some = |text: &str| Some(text.to_owned());
+            assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("4".to_owned(), None), "{shards}");
+            bench.run("RPUSH k a\nRPUSH n b");
+            assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("2".to_owned(), some("1 0 0")));
+            assert_eq!(calls(&mut bench, "blmove"), some("1 0 0"));
+            bench.now += 1000;
+            assert_eq!(bench.hear(waiters[1]), "nil");
+            assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("1".to_owned(), some("2 0 0")));
+            assert_eq!(bench.run(&format!("CLIENT UNBLOCK {id} ERROR")), ":1");
+            assert_eq!(calls(&mut bench, "blpop"), some("3 1 0"));
+            bench.leave(waiters[3]);
+            assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("0".to_owned(), some("3 1 0")));
         }
     }
 }
