@@ -430,8 +430,12 @@ impl Node {
         if let Some((parent, at)) = tx.parent {
             return self.on_child_finished(parent, at, reply, now);
         }
+        let mut held = Reply::default();
         if let Some(session) = self.sessions.get_mut(tx.session) {
             if tx.exec.is_some() {
+                let transaction = session.client.transaction.as_mut();
+                held =
+                    transaction.map(|transaction| std::mem::take(&mut transaction.held)).unwrap_or_default();
                 session.client.discard_transaction(&mut self.core.shard);
             }
         } else if tx.command.scope == Scope::Watch {
@@ -440,16 +444,18 @@ impl Node {
                 self.core.send(part.shard, TxMessage::Unwatch(tx.client_id));
             }
         }
-        self.answer_transaction(tx.session, &mut reply);
+        self.answer_transaction(tx.session, &mut reply, &mut held);
     }
 
-    fn answer_transaction(&mut self, id: SessionId, reply: &mut Reply) {
+    /// `held` are messages that come behind the reply.
+    fn answer_transaction(&mut self, id: SessionId, reply: &mut Reply, held: &mut Reply) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         session.in_transaction = false;
         session.client.transaction_ended();
         if !session.client.modes.mutes() {
             session.out.append(reply);
         }
+        session.out.append(held);
         self.core.after_change(session, id);
     }
 

@@ -116,7 +116,7 @@ impl Core {
         {
             return self.refuse(session, error);
         }
-        if session.client.modes.has(Modes::MULTI) && cannot_be_queued(command) {
+        if session.client.modes.has(Modes::MULTI) && command.flags.has(Flags::NO_MULTI) {
             return self.refuse(session, not_in_multi(command, container));
         }
         self.count(session, 1);
@@ -411,13 +411,6 @@ fn is_http(name: &[u8]) -> bool {
 /// Whether a command waits for EXEC if it comes after MULTI.
 fn is_queued(command: &Command) -> bool {
     !matches!(command.plan, Plan::Exec) && !matches!(command.name, "discard" | "quit" | "reset")
-}
-
-/// Whether a command must not come after MULTI. Subscriptions are confirmed when other shards have noted them, which nothing
-/// between two replies of EXEC can wait for.
-fn cannot_be_queued(command: &Command) -> bool {
-    command.flags.has(Flags::NO_MULTI)
-        || command.flags.has(Flags::PUBSUB) && command.name.ends_with("subscribe")
 }
 
 /// Whether the command is an EXEC that may change data.

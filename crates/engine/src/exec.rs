@@ -8,7 +8,7 @@
 
 use crate::args::Args;
 use crate::bundle::{Bundle, BundleItem, BundleLock, BundleResult};
-use crate::command::{Command, Plan, Scope};
+use crate::command::{Command, Flags, Plan, Scope};
 use crate::coordinator::{Coordinator, Part, Tx};
 use crate::ctx::{PartResult, SessionCtx, write_error};
 use crate::dispatch::{Peers, needs_all_shards};
@@ -70,6 +70,8 @@ enum Step {
     Bundles(Vec<(ShardId, Bundle)>),
     /// This command on its own.
     Barrier(usize),
+    /// This command, which changes subscriptions.
+    Subscribe(usize),
     /// The reply.
     Finish,
 }
@@ -129,17 +131,20 @@ impl Core {
         unconditional: bool,
         now: Millis,
     ) {
+        let on_its_own = |queued: &Queued| {
+            needs_all_shards(queued.command, queued.args.args()) || changes_subscriptions(queued.command)
+        };
         let stays = |queued: &Queued| matches!(queued.command.plan, Plan::Session(_));
         let exec = tx.exec.as_mut().expect("it has just been made");
         exec.alone = tx.parts.len() == 1
-            && !exec.queue.iter().any(|queued| needs_all_shards(queued.command, queued.args.args()))
+            && !exec.queue.iter().any(on_its_own)
             && (unconditional || !exec.queue.iter().any(stays) && !self.shard.watchers.any());
         if !exec.alone {
             return coordinator.ask_all(self, tx);
         }
         let bundle = match self.plan_step(client, (tx.session, tx.client_id), exec, now) {
             Step::Bundles(mut bundles) => bundles.pop().map(|(_, bundle)| bundle),
-            Step::Barrier(_) => unreachable!("a command on one shard is none"),
+            Step::Barrier(_) | Step::Subscribe(_) => unreachable!("a command on one shard is none"),
             Step::Finish => None,
         };
         let bundle = bundle.unwrap_or_else(|| {
@@ -214,7 +219,7 @@ impl Core {
                 let queued = &exec.queue[at];
                 self.begins_in_exec(client, queued, now);
                 exec.next += 1;
-                Step::Barrier(at)
+                if changes_subscriptions(queued.command) { Step::Subscribe(at) } else { Step::Barrier(at) }
             }
             None => Step::Finish,
         }
@@ -268,6 +273,10 @@ impl Core {
             return Way::Refused(error);
         }
         match command.plan {
+            Plan::Session(_) if command.name == "ssubscribe" => {
+                Way::Refused(Error::text("ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"))
+            }
+            Plan::Session(_) if changes_subscriptions(command) => Way::Barrier,
             Plan::Session(_) => Way::Here,
             Plan::OneShard(_) => Way::Whole(match command.keys {
                 [spec, ..] if spec.begin < args.len() => shard_of(shard, args.at(spec.begin)),
@@ -305,6 +314,11 @@ impl Core {
             }
         }
     }
+}
+
+/// Whether a command is SUBSCRIBE or one of its kin, for which owners of channels have to answer.
+fn changes_subscriptions(command: &Command) -> bool {
+    command.flags.has(Flags::PUBSUB) && command.name.ends_with("subscribe")
 }
 
 /// How a command of a transaction is run.
@@ -437,6 +451,16 @@ impl Node {
                     self.core.send(shard, message);
                 }
             }
+            Step::Subscribe(at) => {
+                if let Some(session) = self.sessions.get_mut(tx.session) {
+                    self.core.run_here_in_exec(&mut session.client, &exec.queue[at], now);
+                    self.core.wait_for_change(session, id, at);
+                } else {
+                    self.core.send(id.coordinator, TxMessage::Confirmed(id, at));
+                }
+                tx.exec = Some(exec);
+                self.coordinator.put(tx);
+            }
             Step::Finish => {
                 let proto = exec.last_seen.1;
                 let reply = exec.reply(proto);
@@ -486,6 +510,15 @@ impl Node {
         let Some(exec) = self.coordinator.get_mut(parent).and_then(|tx| tx.exec.as_mut()) else { return };
         exec.answers[at] = Answer::Own(reply);
         self.advance(parent, now);
+    }
+
+    /// Subscriptions have been changed for a command of a transaction.
+    pub(crate) fn on_confirmed(&mut self, id: TxId, at: usize, now: Millis) {
+        let Some(tx) = self.coordinator.get_mut(id) else { return };
+        let session = self.sessions.get_mut(tx.session);
+        let transaction = session.and_then(|session| session.client.transaction.as_mut());
+        let reply = transaction.map(|transaction| std::mem::take(&mut transaction.confirmed));
+        self.on_child_finished(id, at, reply.unwrap_or_default(), now);
     }
 
     fn finish_exec(&mut self, tx: Tx, reply: Reply, now: Millis) {

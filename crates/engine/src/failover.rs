@@ -23,6 +23,7 @@ impl Node {
             self.give_up(id);
         }
         self.core.shard.pubsub.forget(failed);
+        self.core.give_up_changes();
         let lost = self.coordinator.with_part_on(failed).map(TxMessage::Lost);
         self.core.local.extend(lost.collect::<Vec<_>>());
         for tx in self.participant.held_for(failed) {

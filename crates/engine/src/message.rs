@@ -320,6 +320,8 @@ pub enum TxMessage {
     Unwatch(u64),
     /// About a command that waits for a key to have elements.
     Waiting(Box<crate::blocking::WaitMessage>),
+    /// From a coordinator to itself: the subscriptions have changed that this command of a transaction, by its place, asks for.
+    Confirmed(TxId, usize),
     /// From a coordinator to itself: a shard that takes part has failed.
     Lost(TxId),
 }

@@ -176,6 +176,7 @@ impl Node {
                 }
             }
             TxMessage::BundleRan(tx, result) => self.on_bundle_ran(from, tx, *result, now),
+            TxMessage::Confirmed(tx, at) => self.on_confirmed(tx, at, now),
             TxMessage::Unwatch(client) => self.core.shard.keyspace.unwatch(client),
         }
     }

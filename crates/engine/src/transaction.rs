@@ -8,6 +8,7 @@ use crate::execute::shard_of;
 use crate::modes::Modes;
 use crate::session::Client;
 use crate::slot::ShardId;
+use corelane_resp::Reply;
 use std::collections::BTreeSet;
 
 /// A command that waits for EXEC.
@@ -32,6 +33,10 @@ pub struct Transaction {
     pub(crate) failed: bool,
     /// One of them changes data, or what else a pause holds back.
     pub(crate) changes: bool,
+    /// While it is being run: what a change of subscriptions has confirmed.
+    pub(crate) confirmed: Reply,
+    /// Messages that come behind the reply to EXEC.
+    pub(crate) held: Reply,
     /// Databases and keys.
     pub(crate) watched: BTreeSet<(usize, Box<[u8]>)>,
 }

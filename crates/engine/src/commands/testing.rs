@@ -124,6 +124,12 @@ impl Bench {
         self.settle();
     }
 
+    /// Sends commands in one pipeline and returns the bytes that the client has received meanwhile.
+    pub(super) fn say_raw(&mut self, client: Visitor, lines: &str) -> Vec<u8> {
+        self.send(client, lines);
+        self.hear_raw(client).unwrap_or_default().0
+    }
+
     /// Sends commands in one pipeline, a line each, and returns all that the client has received meanwhile.
     pub(super) fn say(&mut self, client: Visitor, lines: &str) -> String {
         self.send(client, lines);
@@ -137,15 +143,21 @@ impl Bench {
         self.nodes[client.shard].feed(client.id, &input, self.now);
     }
 
-    /// All that a client has received meanwhile; "closed" at the end when its connection is.
-    pub(super) fn hear(&mut self, client: Visitor) -> String {
+    /// All bytes that a client has received meanwhile, and whether its connection is to be closed; `None` if it is.
+    fn hear_raw(&mut self, client: Visitor) -> Option<(Vec<u8>, Option<CloseWhen>)> {
         self.settle();
         let node = &mut self.nodes[client.shard];
-        let Some(state) = node.session_state(client.id) else { return "closed".to_owned() };
+        let state = node.session_state(client.id)?;
         let (output, close) = (state.output.take(), state.close);
         let bytes = output.slices().collect::<Vec<_>>().concat();
         node.output_taken(client.id, bytes.len());
         node.sent(client.id, bytes.len(), self.now);
+        Some((bytes, close))
+    }
+
+    /// All that a client has received meanwhile; "closed" at the end when its connection is.
+    pub(super) fn hear(&mut self, client: Visitor) -> String {
+        let Some((bytes, close)) = self.hear_raw(client) else { return "closed".to_owned() };
         let (mut replies, mut at) = (Vec::new(), 0);
         while close != Some(CloseWhen::Now)
             && let Some((frame, len)) = decode(&bytes[at..]).expect("replies")

@@ -378,4 +378,52 @@ mod tests {
             assert!(stats.contains("errorstat_EXECABORT:count=1"), "{stats}");
         }
     }
+
+    #[test]
+    fn subscriptions_change_within_a_transaction_and_messages_come_behind_it() {
+        for shards in [1, 2, 5] {
+            for (hello, kind) in [("HELLO 2", '*'), ("HELLO 3", '>')] {
+                let mut bench = Bench::new(shards);
+                let client = bench.connect(1, 7);
+                bench.say(client, hello);
+                bench.say(client, "MULTI\nSET k v\nSUBSCRIBE a b\nPUBLISH b hi\nUNSUBSCRIBE a\nGET k");
+                let output = String::from_utf8(bench.say_raw(client, "EXEC")).expect("text");
+                let word = |word: &str, name: &str, count: u8| {
+                    format!("{kind}3\r\n${}\r\n{word}\r\n$1\r\n{name}\r\n:{count}\r\n", word.len())
+                };
+                let expected = format!(
+                    "*5\r\n+OK\r\n{}{}:1\r\n{}$1\r\nv\r\n{kind}3\r\n$7\r\nmessage\r\n$1\r\nb\r\n$2\r\nhi\r\n",
+                    word("subscribe", "a", 1),
+                    word("subscribe", "b", 2),
+                    word("unsubscribe", "a", 1)
+                );
+                assert_eq!(output, expected, "{shards} shards, {hello}");
+                assert_eq!(bench.run("PUBLISH a x\nPUBLISH b y"), ":0\n:1");
+                assert_eq!(bench.say(client, "UNSUBSCRIBE").lines().count(), 2, "the message and the answer");
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_that_leaves_while_it_subscribes_holds_nobody_up() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            let client = bench.connect(1, 7);
+            bench.say(client, "MULTI\nSET k 1\nPSUBSCRIBE p*\nAPPEND k 2\nSUBSCRIBE c\nAPPEND k 3");
+            bench.send(client, "EXEC");
+            bench.nodes[1 % usize::from(shards)].close(client.session());
+            bench.settle();
+            assert_eq!(bench.run("GET k\nPUBLISH px 1\nPUBLISH c 1\nPUBSUB NUMPAT"), "\"123\"\n:0\n:0\n:0");
+        }
+    }
+
+    #[test]
+    fn a_long_queue_of_changes_is_run_one_after_the_other() {
+        let mut bench = Bench::new(1);
+        bench.run("MULTI");
+        for _ in 0..20_000 {
+            bench.run("UNSUBSCRIBE nothing");
+        }
+        assert!(bench.run("EXEC").starts_with("[["));
+    }
 }

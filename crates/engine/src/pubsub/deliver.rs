@@ -112,8 +112,15 @@ impl Core {
         if session.client.close.is_some() || !subscriptions.wants(kind, name, from) {
             return;
         }
-        let held = subscriptions.held_len();
-        let out = subscriptions.held_mut().unwrap_or(&mut session.out);
+        let mut held = subscriptions.held_len();
+        let out = match (subscriptions.held_mut(), &mut session.client.transaction) {
+            (Some(behind_confirmation), _) => behind_confirmation,
+            (None, Some(transaction)) if session.in_transaction && session.client.modes.has(Modes::MULTI) => {
+                held += transaction.held.len();
+                &mut transaction.held
+            }
+            (None, _) => &mut session.out,
+        };
         out.set_proto(session.client.proto);
         out.push(count);
         out.append_range(parts, Mark::default(), parts.mark());

@@ -17,12 +17,14 @@ pub(crate) use subscribe::{Subscriptions, change};
 use crate::command::Command;
 use crate::errors::Error;
 use crate::glob::glob_match;
+use crate::message::TxId;
 use crate::modes::Modes;
 use crate::session::{Client, SessionId};
 use crate::slot::ShardId;
 use audience::Audience;
 use bytes::Bytes;
 use corelane_resp::Proto;
+use hashbrown::HashMap;
 use registry::Registry;
 use std::collections::VecDeque;
 
@@ -93,6 +95,16 @@ pub(crate) struct PubSubCounts {
     pub shard_channels: usize,
 }
 
+/// A command of a transaction that changes subscriptions.
+#[derive(Debug)]
+struct ExecChange {
+    tx: TxId,
+    /// Its place in the transaction.
+    at: usize,
+    /// Owners who have not answered.
+    awaited: usize,
+}
+
 /// What one shard knows of subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct PubSub {
@@ -104,6 +116,8 @@ pub(crate) struct PubSub {
     audiences: [Audience; 3],
     /// What is to be sent, to this shard itself too.
     queue: VecDeque<(ShardId, PubSubMessage)>,
+    /// Transactions of connections of this shard that wait for a change of subscriptions.
+    execs: HashMap<SessionId, ExecChange>,
     /// Scratch: the shards that a message goes to.
     told: Vec<bool>,
 }

@@ -3,11 +3,12 @@
 //! From the request to the confirmation no other command of the connection runs. Messages on what it subscribes to may arrive
 //! before all owners have answered; they are held back until the confirmation is written.
 
-use super::{Change, Kind, Name, PubSub, PubSubMessage};
+use super::{Change, ExecChange, Kind, Name, PubSub, PubSubMessage};
 use crate::args::Args;
 use crate::command::{Command, Flags};
 use crate::ctx::Shard;
 use crate::execute::shard_of;
+use crate::message::{TxId, TxMessage};
 use crate::modes::Modes;
 use crate::node::{Core, Node};
 use crate::session::{Client, Session, SessionId};
@@ -231,6 +232,37 @@ impl Core {
         true
     }
 
+    /// An owner has answered a connection, which may be gone: if it was the last one that its transaction waits for, that goes on.
+    fn count_for_exec(&mut self, id: SessionId) {
+        let execs = &mut self.shard.pubsub.execs;
+        let Some(change) = execs.get_mut(&id) else { return };
+        change.awaited -= 1;
+        if change.awaited == 0
+            && let Some(ExecChange { tx, at, .. }) = execs.remove(&id)
+        {
+            self.send(tx.coordinator, TxMessage::Confirmed(tx, at));
+        }
+    }
+
+    /// A shard has failed: no transaction waits for it to confirm a subscription. Its connection is closed.
+    pub(crate) fn give_up_changes(&mut self) {
+        for (_, ExecChange { tx, at, .. }) in std::mem::take(&mut self.shard.pubsub.execs) {
+            self.send(tx.coordinator, TxMessage::Confirmed(tx, at));
+        }
+    }
+
+    /// A transaction has run a command that changes subscriptions, and goes on when owners have answered.
+    pub(crate) fn wait_for_change(&mut self, session: &mut Session, tx: TxId, at: usize) {
+        let pending = session.client.subscriptions.as_ref().and_then(|it| it.pending.as_ref());
+        let awaited = pending.map_or(0, |pending| pending.awaited);
+        if awaited > 0 {
+            self.shard.pubsub.execs.insert(session.client.session, ExecChange { tx, at, awaited });
+        } else {
+            self.after_subscribing(session);
+            self.send(tx.coordinator, TxMessage::Confirmed(tx, at));
+        }
+    }
+
     /// To be called when a command has run that may have begun a change: lets the session wait for the owners, or answers.
     pub(crate) fn after_subscribing(&mut self, session: &mut Session) {
         let Some(subscriptions) = &mut session.client.subscriptions else { return };
@@ -240,13 +272,22 @@ impl Core {
             return;
         }
         let Some(mut pending) = subscriptions.pending.take() else { return };
-        session.out.append(&mut pending.confirmations);
-        session.out.append(&mut pending.held);
-        if subscriptions.is_empty() {
+        let ends = subscriptions.is_empty();
+        match &mut session.client.transaction {
+            Some(transaction) if session.client.modes.has(Modes::MULTI) => {
+                transaction.confirmed.append(&mut pending.confirmations);
+                transaction.held.append(&mut pending.held);
+            }
+            _ => {
+                session.out.append(&mut pending.confirmations);
+                session.out.append(&mut pending.held);
+                session.in_transaction = false;
+            }
+        }
+        if ends {
             session.client.subscriptions = None;
             session.client.modes.set(Modes::SUBSCRIBED, false);
         }
-        session.in_transaction = false;
     }
 }
 
@@ -254,6 +295,7 @@ impl Node {
     /// An owner has noted a change of one of our connections.
     pub(super) fn on_changed(&mut self, from: ShardId, change: &Change) {
         let Some(id) = change.session else { return };
+        self.core.count_for_exec(id);
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(pending) =
             session.client.subscriptions.as_mut().and_then(|subscriptions| subscriptions.pending.as_mut())
