@@ -1,6 +1,6 @@
 //! A connection of the tools to a server that speaks RESP: one request at a time, blocking.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -91,6 +91,7 @@ impl Client {
             match self.stream.read(&mut piece) {
                 Ok(0) => bail!("the server has closed the connection"),
                 Ok(len) => self.received.extend_from_slice(&piece[..len]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("the server does not answer"),
             }
         }

@@ -4,6 +4,7 @@
 //! a command line or a configuration that makes no sense.
 
 mod allocator;
+mod bench;
 mod client;
 mod config_file;
 mod doctor;
@@ -41,6 +42,9 @@ fn main() -> ExitCode {
             Ok(invocation) => doctor::run(ServerOptions::from_config(invocation.config), json),
             Err(code) => code,
         };
+    }
+    if args.next_if(|word| word == "bench").is_some() {
+        return bench::run(args);
     }
     if args.next_if(|word| word == "latency").is_some() {
         return latency::run(args);

@@ -54,11 +54,16 @@ mod shard_loop;
 mod net;
 
 #[cfg(not(loom))]
+pub mod outbound;
+
+#[cfg(not(loom))]
 mod ring;
 
 #[cfg(not(loom))]
 pub use allocator::use_allocator;
 #[cfg(not(loom))]
 pub use host::serve;
+#[cfg(not(loom))]
+pub use process::{thread_cpu_time, wait_precisely};
 #[cfg(not(loom))]
 pub use ticks::ticks;

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static STOPPED: AtomicBool = AtomicBool::new(false);
+/// Whether a tool is to end.
+pub(crate) static STOPPED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn on_signal(_: libc::c_int) {
     STOPPED.store(true, Ordering::Relaxed);

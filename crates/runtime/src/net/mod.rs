@@ -241,7 +241,8 @@ impl Net {
                 }
             }
             Op::Tick => self.ticking = false,
-            Op::Ignored => {}
+            // A server connects to nobody.
+            Op::Ignored | Op::Connect => {}
         }
     }
 

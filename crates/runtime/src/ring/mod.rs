@@ -77,7 +77,8 @@ impl Ring {
 
     /// Registers the receive buffers.
     pub(crate) fn register_buffers(&self, size: PoolSize) -> io::Result<Buffers> {
-        // SAFETY: `Net` declares the ring before the buffers, so the ring is closed first; and it cancels all first.
+        // SAFETY: `Net` and `Outbound` declare the ring before the buffers, so the ring is closed first; and they cancel all
+        // first.
         unsafe { Buffers::register(&self.inner, size) }
     }
 
@@ -118,7 +119,26 @@ impl Ring {
 
     /// Completes once, [`TICK`] from when it is submitted.
     pub(crate) fn tick(&mut self) {
-        self.queue(opcode::Timeout::new(&raw const TICK).build(), Token::TICK);
+        self.tick_after(&TICK);
+    }
+
+    /// Completes once, so long after it is submitted.
+    pub(crate) fn tick_after(&mut self, time: &'static types::Timespec) {
+        self.queue(opcode::Timeout::new(&raw const *time).build(), Token::TICK);
+    }
+
+    /// Connects a socket.
+    ///
+    /// # Safety
+    /// `address` must be valid for reads of `len` bytes until the completion has been reaped.
+    pub(crate) unsafe fn connect(
+        &mut self,
+        fd: RawFd,
+        address: *const libc::sockaddr,
+        len: libc::socklen_t,
+        token: Token,
+    ) {
+        self.queue(opcode::Connect::new(types::Fd(fd), address, len).build(), token);
     }
 
     /// Receives into provided buffers until it fails, finds none, or is cancelled.

@@ -27,6 +27,8 @@ pub(crate) enum Op {
     Tick = 6,
     /// Send of a connection's output that completes only if it fails.
     SendAtOnce = 7,
+    /// Connecting to a peer.
+    Connect = 8,
 }
 
 /// Bits of a [`SessionId`]'s generation that fit beside operation and index.
@@ -80,6 +82,7 @@ impl Token {
             5 => Op::Send,
             6 => Op::Tick,
             7 => Op::SendAtOnce,
+            8 => Op::Connect,
             _ => Op::Ignored,
         }
     }
@@ -98,7 +101,7 @@ mod tests {
     #[test]
     fn tokens_come_back_whole() {
         let id = SessionId { idx: u32::MAX - 3, generation: 0xab_cdef };
-        for op in [Op::Recv, Op::RecvInto, Op::Send, Op::SendAtOnce] {
+        for op in [Op::Recv, Op::RecvInto, Op::Send, Op::SendAtOnce, Op::Connect] {
             let token = Token::from_user_data(Token::session(op, id).to_user_data());
             assert_eq!((token.op(), token.idx()), (op, id.idx));
             let other = SessionId { generation: id.generation ^ 1, ..id };

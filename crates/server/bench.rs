@@ -1,0 +1,186 @@
+//! `corelane bench`: loads a server that speaks RESP and measures how it answers, with the options, the tests and the output of
+//! redis-benchmark.
+//!
+//! The load itself is the business of `corelane-load`; here are the command line, the list of tests and what is printed.
+
+mod options;
+mod report;
+mod suite;
+mod target;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use clap::Parser;
+use corelane_load::{LoadError, Plan, Progress};
+use corelane_runtime::preflight;
+
+use crate::latency::system::{STOPPED, stop_on_signals};
+use crate::machine::Machine;
+use options::Options;
+use report::{Finished, Style};
+use suite::Test;
+use target::Target;
+
+/// The exit code of a run that was interrupted.
+const INTERRUPTED: u8 = 130;
+/// Between two looks of the progress line.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Runs the tool on the arguments behind its name.
+pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    let name = OsString::from("corelane bench");
+    let options = match Options::try_parse_from(std::iter::once(name).chain(args.iter().cloned())) {
+        Ok(options) => options,
+        Err(error) => {
+            // A closed terminal leaves nobody to be told.
+            let _ = error.print();
+            return ExitCode::from(error.exit_code() as u8);
+        }
+    };
+    let tests = match options.check().and_then(|()| suite::tests(&options)) {
+        Ok(tests) => tests,
+        Err(error) => {
+            eprintln!("corelane bench: {error:#}");
+            return ExitCode::from(crate::USAGE);
+        }
+    };
+    match load(&options, &args, &tests) {
+        Ok(()) if STOPPED.load(Ordering::Relaxed) => ExitCode::from(INTERRUPTED),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("corelane bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
+    let descriptors = options.clients + options.threads() as u32 + 16;
+    let fitting = preflight::raise_descriptors(0, descriptors)?;
+    ensure!(
+        fitting.clients >= descriptors,
+        "{} connections do not fit into the {} files that may be open: raise the limit (ulimit -n {})",
+        options.clients,
+        fitting.limit,
+        descriptors + 64
+    );
+    let target = Target::find(options)?;
+    stop_on_signals();
+    let style = options.style();
+    let mut out = io::stdout();
+    let mut finished = Vec::new();
+    if style == Style::Csv {
+        writeln!(out, "{}", report::CSV_HEAD)?;
+    }
+    loop {
+        for test in tests {
+            let plan = options.plan(&target, test)?;
+            if options.idle {
+                return idle(&plan);
+            }
+            let mut line = Line::new(test, style);
+            let outcome = match corelane_load::run(&plan, &STOPPED, |progress| line.show(progress)) {
+                Ok(outcome) => outcome,
+                Err(LoadError::Stopped) if STOPPED.load(Ordering::Relaxed) => return Ok(()),
+                Err(error) => {
+                    line.clear();
+                    if let LoadError::Ring(_) = error {
+                        // Says what is missing, if it is one of the usual things.
+                        preflight::check_io_uring()?;
+                    }
+                    return Err(anyhow!(error).context(format!("{} ({})", test.title, target.name)));
+                }
+            };
+            line.clear();
+            let one = Finished { test, outcome, options, host: &target.host };
+            if write!(out, "{}", one.show(style)).and_then(|()| out.flush()).is_err() {
+                // Nobody reads any more.
+                return Ok(());
+            }
+            finished.push(one.json());
+            if STOPPED.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        if !options.forever || STOPPED.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    match style {
+        Style::Json => println!("{}", report::json(args, &target.name, &Machine::here(), &finished)?),
+        Style::Full | Style::Quiet if options.command.is_empty() => println!(),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Opens connections and leaves them alone.
+fn idle(plan: &Plan) -> Result<()> {
+    let mut said = false;
+    let result = corelane_load::run(plan, &STOPPED, |progress| {
+        if !said && progress.ready == plan.clients {
+            said = true;
+            println!("{} idle connections are open; Ctrl-C ends it", progress.ready);
+        }
+    });
+    match result {
+        Ok(_) | Err(LoadError::Stopped) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The line that shows how far a test is, on a terminal.
+struct Line<'a> {
+    title: &'a str,
+    live: bool,
+    len: usize,
+    at: Instant,
+    before: Progress,
+}
+
+impl<'a> Line<'a> {
+    fn new(test: &'a Test, style: Style) -> Self {
+        let live = io::stdout().is_terminal() && matches!(style, Style::Full | Style::Quiet);
+        Self { title: &test.title, live, len: 0, at: Instant::now(), before: Progress::default() }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        if !self.live || self.at.elapsed() < LOOK {
+            return;
+        }
+        let mean = |requests: u64, seconds: f64| {
+            if requests == 0 { 0.0 } else { seconds * 1000.0 / requests as f64 }
+        };
+        let text = if progress.requests == 0 {
+            format!("{}: {} connections", self.title, progress.ready)
+        } else {
+            let Progress { requests, latency_s, seconds, .. } = self.before;
+            let (new, span) = (progress.requests - requests, (progress.seconds - seconds).max(1e-9));
+            format!(
+                "{}: rps={:.1} (overall: {:.1}) avg_msec={:.3} (overall: {:.3})",
+                self.title,
+                new as f64 / span,
+                progress.requests as f64 / progress.seconds.max(1e-9),
+                mean(new, progress.latency_s - latency_s),
+                mean(progress.requests, progress.latency_s)
+            )
+        };
+        // A terminal that is gone is noticed with the result.
+        print!("\r{text:<width$}", width = self.len);
+        let _ = io::stdout().flush();
+        (self.len, self.before, self.at) = (text.len(), progress, Instant::now());
+    }
+
+    fn clear(&mut self) {
+        if self.len > 0 {
+            print!("\r{:width$}\r", "", width = self.len);
+            self.len = 0;
+        }
+    }
+}

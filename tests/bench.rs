@@ -1,0 +1,368 @@
+//! `corelane bench`, run as a user runs it, and beside the real redis-benchmark.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::server::{self, Server};
+
+/// Between two measurements of the same latency: redis-benchmark tells 8 microseconds apart.
+const RESOLUTION_MS: f64 = 0.008;
+/// What the machine adds, in parts of the latency: undisturbed rounds stay below it.
+const NOISE: f64 = 0.02;
+/// An unloaded machine needs one round; others need luck.
+const ROUNDS: usize = 40;
+/// Connections that a bench has to manage.
+const MANY: usize = 10_000;
+
+fn bench(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_corelane")).arg("bench").args(args).output().expect("corelane runs")
+}
+
+fn on(server: &Server, args: &str) -> Output {
+    let port = server.port.to_string();
+    let args: Vec<&str> = ["-p", &port].into_iter().chain(args.split_whitespace()).collect();
+    bench(&args)
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The output with its numbers made alike, without what the progress line left, and without the lines of distributions.
+fn shape(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{}", text(output));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = printed.lines().map(|line| line.rsplit('\r').next().unwrap_or_default());
+    let shown = lines.filter(|line| !line.contains("cumulative count"));
+    shown.map(numbers_alike).collect()
+}
+
+fn numbers_alike(line: &str) -> String {
+    let mut alike = String::new();
+    for word in line.split_inclusive([' ', ',']) {
+        let bare = word.trim_end_matches([' ', ',']).trim_matches('"').trim_start_matches("p50=");
+        match bare.parse::<f64>() {
+            Ok(_) => alike.push_str(&word.replace(bare, "N")),
+            Err(_) => alike.push_str(word),
+        }
+    }
+    // Columns are filled up with blanks: how many depends on the numbers.
+    alike.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_output_has_the_shape_of_redis_benchmarks() {
+    if !server::installed("redis-benchmark", "--version") {
+        return;
+    }
+    let server = Server::ours(1);
+    let port = server.port.to_string();
+    for args in [
+        "-n 200 -c 5 -t ping,set,mset,lrange_100",
+        "-n 200 -c 5 -q",
+        "-n 200 -c 5 --csv",
+        "-n 200 -c 5 -P 4 -r 100 -d 20 --threads 2 -t zadd",
+        "-n 200 -c 5 -k 0 -q -t get",
+        "-n 200 -c 5 -r 10 set key:__rand_int__ value:__rand_int__",
+        "-n 200 -c 5 -q set key value",
+    ] {
+        let words = ["-p", &port].into_iter().chain(args.split(' '));
+        let theirs = Command::new("redis-benchmark").args(words).output().expect("redis-benchmark runs");
+        assert_eq!(shape(&on(&server, args)), shape(&theirs), "{args}");
+    }
+}
+
+#[test]
+fn distributions_end_with_all_requests() {
+    let server = Server::ours(1);
+    let printed = text(&on(&server, "-n 500 -c 4 -t get"));
+    let (_, percentiles) = printed.split_once("Latency by percentile distribution:\n").expect("a section");
+    let (percentiles, rest) = percentiles.split_once("\n\n").expect("its end");
+    assert!(percentiles.starts_with("0.000% <= "), "{printed}");
+    assert!(percentiles.ends_with("(cumulative count 500)"), "{printed}");
+    let last = percentiles.lines().last().expect("a line");
+    assert!(last.starts_with("100.000% <= ") && percentiles.contains("\n50.000% <= "), "{printed}");
+    let (_, latencies) = rest.split_once("Cumulative distribution of latencies:\n").expect("a section");
+    let (latencies, _) = latencies.split_once("\n\n").expect("its end");
+    assert!(latencies.starts_with("0.000% <= 0.100 ") || !latencies.starts_with("0.0"), "{printed}");
+    assert!(latencies.lines().last().is_some_and(|line| line.starts_with("100.000% <= ")), "{printed}");
+}
+
+/// Answers each request after a time: of a hundred, 60 after 1 millisecond, 37 after 3, 3 after 6.
+fn slow_server() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            std::thread::spawn(move || {
+                stream.set_nodelay(true).expect("an option");
+                let (mut request, mut answered) = ([0; 4096], 0_u64);
+                while let Ok(len @ 1..) = stream.read(&mut request) {
+                    let came = Instant::now();
+                    let settings = request[..len].windows(6).filter(|part| part == b"CONFIG").count();
+                    if settings > 0 {
+                        stream.write_all(&b"-ERR no such thing\r\n".repeat(settings)).expect("room");
+                        continue;
+                    }
+                    let delay = match answered * 37 % 100 {
+                        0..60 => 1,
+                        60..97 => 3,
+                        _ => 6,
+                    };
+                    answered += 1;
+                    let until = came + Duration::from_millis(delay);
+                    std::thread::sleep(Duration::from_millis(delay) - Duration::from_micros(500));
+                    while Instant::now() < until {
+                        std::hint::spin_loop();
+                    }
+                    if stream.write_all(b"+OK\r\n").is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+/// The last line of CSV: average, minimum, percentiles 50, 95 and 99, maximum.
+fn latencies(output: &Output) -> Vec<f64> {
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = printed.lines().last().unwrap_or_else(|| panic!("{}", text(output)));
+    let fields = line.split(',').skip(2).map(|field| field.trim_matches('"').parse());
+    fields.collect::<Result<_, _>>().unwrap_or_else(|_| panic!("{}", text(output)))
+}
+
+#[test]
+fn percentiles_are_those_of_redis_benchmark() {
+    if !server::installed("redis-benchmark", "--version") {
+        return;
+    }
+    let port = slow_server().to_string();
+    let args = ["-p", &port, "-c", "1", "-n", "100", "--csv", "-t", "get"];
+    // What disturbs a round only ever adds: the least of several rounds is what the server did.
+    let (mut theirs, mut ours) = ([f64::MAX; 6], [f64::MAX; 6]);
+    let least = |best: &mut [f64; 6], output: &Output| {
+        best.iter_mut().zip(latencies(output)).for_each(|(best, seen)| *best = best.min(seen));
+    };
+    for _ in 0..ROUNDS {
+        least(
+            &mut theirs,
+            &Command::new("redis-benchmark").args(args).output().expect("redis-benchmark runs"),
+        );
+        least(&mut ours, &bench(&args));
+        // Minimum and percentiles; average and maximum are luck.
+        let close = |at: usize| (ours[at] - theirs[at]).abs() <= RESOLUTION_MS + NOISE * theirs[at];
+        if (1..5).all(close) {
+            assert!(ours[2] >= 1.0 && ours[3] >= 3.0 && ours[4] >= 6.0, "{ours:?}");
+            return;
+        }
+    }
+    if let Some(load) = overload() {
+        return server::skip(&format!("{load} processes want each CPU: tails of latencies are theirs"));
+    }
+    panic!("avg, min, p50, p95, p99, max in milliseconds: redis-benchmark {theirs:?}, ours {ours:?}");
+}
+
+/// Processes that want to run, per CPU, if there are many.
+fn overload() -> Option<f64> {
+    let averages = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = averages.split(' ').next()?.parse().ok()?;
+    let cpus = std::thread::available_parallelism().ok()?.get() as f64;
+    Some(load / cpus).filter(|load| *load > 3.0)
+}
+
+#[test]
+fn exactly_so_many_requests_are_sent() {
+    let server = Server::ours(2);
+    let mut client = server.client();
+    for (args, expected) in [
+        ("-n 1000 -c 7 -P 3", 1000),
+        ("-n 10 -c 50 --threads 3", 10),
+        ("-n 1003 -c 20 -P 16 --threads 2", 1003),
+        ("-n 300 -c 10 -k 0", 300),
+        ("-n 1 -c 1 -3 --dbnum 0", 1),
+    ] {
+        client.check("DEL n", &format!(":{}\r\n", u8::from(expected != 1000)));
+        let output = on(&server, &format!("{args} -q incr n"));
+        assert!(output.status.success(), "{args}: {}", text(&output));
+        client.check("GET n", &format!("${}\r\n{expected}\r\n", expected.to_string().len()));
+    }
+}
+
+#[test]
+fn keys_and_values_are_what_was_asked_for() {
+    let server = Server::ours(2);
+    let mut client = server.client();
+    let succeeds = |args: &str| {
+        let output = on(&server, args);
+        assert!(output.status.success(), "{args}: {}", text(&output));
+    };
+    succeeds("-n 10 -t set,mset -q");
+    client.check("KEYS *", "*1\r\n$16\r\nkey:__rand_int__\r\n");
+    succeeds("-n 2000 -r 20 -d 33 -t set -q --dbnum 3");
+    client.check("SELECT 3", "+OK\r\n");
+    client.check("DBSIZE", ":20\r\n");
+    client.check("STRLEN key:000000000019", ":33\r\n");
+    succeeds("-n 100 -r 5 -d 7 -q set __rand_key__:x a__data__z");
+    client.check("SELECT 0", "+OK\r\n");
+    client.check("STRLEN key:000000000004:x", ":9\r\n");
+    let mut child = spawn(&server, "-x -n 5 -q set from:stdin");
+    child.stdin.take().expect("a pipe").write_all(b"some words").expect("a reader");
+    assert!(child.wait().expect("an exit").success());
+    client.check("GET from:stdin", "$10\r\nsome words\r\n");
+}
+
+fn spawn(server: &Server, args: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["bench", "-p", &server.port.to_string()])
+        .args(args.split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("corelane runs")
+}
+
+#[test]
+fn json_says_everything() {
+    let server = Server::ours(1);
+    let output = on(&server, "-n 400 -c 8 -P 2 -r 100 -t set,get --json");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(json["target"], format!("127.0.0.1:{}", server.port));
+    assert!(json["machine"]["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{json}");
+    assert_eq!(json["command"].as_array().map(Vec::len), Some(15), "{json}");
+    let tests = json["tests"].as_array().expect("tests");
+    assert_eq!((tests.len(), &tests[0]["title"], &tests[1]["title"]), (2, &"SET".into(), &"GET".into()));
+    for test in tests {
+        let number = |name: &str| test[name].as_f64().unwrap_or_else(|| panic!("{name} of {test}"));
+        let counted = [number("requests"), number("clients"), number("pipeline"), number("threads")];
+        assert_eq!(counted, [400.0, 8.0, 2.0, 1.0]);
+        assert_eq!([number("data_size"), number("keyspace"), number("errors")], [3.0, 100.0, 0.0]);
+        assert!(number("seconds") > 0.0 && number("client_cpu_seconds") > 0.0, "{test}");
+        assert!((number("requests_per_second") - 400.0 / number("seconds")).abs() < 1.0, "{test}");
+        let steps =
+            ["min", "p50", "p95", "p99", "p99.9", "max"].map(|name| test["latency_ms"][name].as_f64());
+        assert!(steps.is_sorted() && steps[0].is_some(), "{test}");
+        let counts = test["histogram"].as_array().expect("a histogram").iter();
+        assert_eq!(counts.map(|step| step[1].as_u64().expect("a count")).sum::<u64>(), 400);
+    }
+}
+
+#[test]
+fn refusals_and_unreachable_servers_are_told_at_once() {
+    let server = Server::ours(1);
+    server.client().check("CONFIG SET requirepass secret", "+OK\r\n");
+    let nobody = server::free_port().to_string();
+    let port = server.port.to_string();
+    let cases: &[(&[&str], &str)] = &[
+        (&["-p", &port, "-t", "get"], "the server wants a password (-a): NOAUTH"),
+        (&["-p", &port, "-t", "get", "-a", "wrong"], "refuses the password: WRONGPASS"),
+        (&["-p", &port, "-t", "get", "-a", "secret", "--user", "nobody"], "refuses the password: WRONGPASS"),
+        (&["-p", &nobody, "-t", "get"], "cannot connect to 127.0.0.1:"),
+        (&["-s", "/nonexistent/socket", "-t", "get"], "cannot connect to /nonexistent/socket"),
+        (&["-h", "host.invalid", "-t", "get"], "the host host.invalid is not known"),
+        (&["-p", &port, "-a", "secret", "-q", "nocommand"], "Error from server: ERR unknown command"),
+        (&["-p", &port, "-a", "secret", "--dbnum", "99", "-t", "get"], "the server refuses SELECT: ERR"),
+    ];
+    for (args, expected) in cases {
+        let began = Instant::now();
+        let output = bench(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", text(&output));
+        assert!(text(&output).contains(expected), "{args:?}: {}", text(&output));
+        if args[1] != "host.invalid" {
+            assert!(began.elapsed() < Duration::from_secs(1), "{args:?}: {:?}", began.elapsed());
+        }
+    }
+    let uri = format!("redis://:secret@127.0.0.1:{port}/1");
+    let output = bench(&["-u", &uri, "-n", "10", "-t", "get", "-q"]);
+    assert!(output.status.success(), "{}", text(&output));
+    let counted = bench(&["-p", &port, "-a", "secret", "-e", "-n", "30", "-q", "nocommand"]);
+    assert!(counted.status.success(), "{}", text(&counted));
+    assert!(
+        text(&counted).contains("30 error replies, the first: ERR unknown command"),
+        "{}",
+        text(&counted)
+    );
+}
+
+#[test]
+fn a_server_that_dies_ends_the_run_at_once() {
+    for args in ["-n 1000000000 -q -t set", "-n 1000000000 -q -t set --threads 2 -P 8", "-I"] {
+        let mut server = Server::ours(1);
+        let child = spawn(&server, args);
+        std::thread::sleep(Duration::from_millis(500));
+        server.signal("KILL");
+        server.await_exit(10_000).expect("an exit");
+        let ended = Instant::now();
+        let output = child.wait_with_output().expect("an exit");
+        assert!(ended.elapsed() < Duration::from_secs(1), "{args}: {:?}", ended.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{args}: {}", text(&output));
+        assert!(text(&output).contains("the server has closed the connection"), "{args}: {}", text(&output));
+    }
+}
+
+#[test]
+fn what_is_no_resp_server_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            // A peer that has gone is not told.
+            let _ = stream.expect("a connection").write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let output = bench(&["-p", &port, "-t", "get"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+}
+
+#[test]
+fn bad_flags_are_usage_errors() {
+    for args in [
+        &["-n", "0"][..],
+        &["-c", "0"],
+        &["-k", "2"],
+        &["-P", "0"],
+        &["-t", "nope"],
+        &["--nope"],
+        &["--csv", "-q"],
+        &["--user", "me", "-t", "get"],
+        &["-x"],
+        &["--precision", "9"],
+    ] {
+        assert_eq!(bench(args).status.code(), Some(2), "{args:?}: {}", text(&bench(args)));
+    }
+}
+
+#[test]
+fn ten_thousand_connections_work() {
+    let fitting = Command::new("sh").args(["-c", "ulimit -Hn"]).output().expect("a shell");
+    let limit = String::from_utf8_lossy(&fitting.stdout).trim().parse().unwrap_or(usize::MAX);
+    if limit < MANY + 1000 {
+        return server::skip(&format!("only {limit} descriptors may be open, {} are needed", MANY + 1000));
+    }
+    let server = Server::ours(1);
+    let output = on(&server, &format!("-c {MANY} -n 30000 -t set -q"));
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).starts_with("SET: "), "{}", text(&output));
+    server.client().check("STRLEN key:__rand_int__", ":3\r\n");
+}
+
+#[test]
+fn too_many_connections_for_the_limit_are_told() {
+    let server = Server::ours(1);
+    let line = format!(
+        "ulimit -n 200; exec {} bench -p {} -c 5000 -t get -n 10",
+        env!("CARGO_BIN_EXE_corelane"),
+        server.port
+    );
+    // Root may raise the hard limit, too: then it works.
+    let output = Command::new("sh").args(["-c", &line]).output().expect("a shell");
+    let told = text(&output).contains("5000 connections do not fit into the 200 files that may be open");
+    assert!(output.status.success() || told, "{}", text(&output));
+}
