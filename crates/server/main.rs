@@ -15,6 +15,7 @@ mod latency;
 mod log;
 mod machine;
 mod memory;
+mod metrics;
 mod rewrite;
 mod stat;
 mod target;
@@ -98,11 +99,18 @@ fn run(invocation: Invocation) -> anyhow::Result<()> {
         tracing::warn!("these directives are known and change nothing here: {}", invocation.idle.join(", "));
     }
     tracing::info!("corelane {} starts, process {}", flags::VERSION, std::process::id());
+    let metrics = metrics::listen(&options.config)?;
+    if !metrics.is_empty() {
+        options.gate_slots = metrics::GATE_SLOTS;
+    }
     let host = Host::start(&options)?;
     for warning in host.warnings() {
         tracing::warn!("{warning}");
     }
     memory::return_in_background()?;
+    if let Some(doorway) = host.doorway() {
+        metrics::start(metrics, doorway)?;
+    }
     for line in host.banner() {
         tracing::info!("{line}");
     }

@@ -18,8 +18,8 @@ use crate::error::StartError;
 
 /// Messages that may wait at a shard unless said otherwise.
 const QUEUE_SLOTS_DEFAULT: usize = 1024;
-/// Directives about what belongs to the host: a cache writes no log.
-const OF_THE_HOST: [&str; 2] = ["logfile", "loglevel"];
+/// Directives about what belongs to the host: a cache writes no log and serves no metrics.
+const OF_THE_HOST: [&str; 4] = ["logfile", "loglevel", "metrics-bind", "metrics-port"];
 
 /// How to make a [`Cache`]. Everything has a default.
 ///
@@ -190,10 +190,11 @@ impl Builder {
             shards: shard_plans.collect(),
             settings,
             seed: RandomState::new().hash_one(std::process::id()),
-            tenancy: Tenancy::Guest { gate_slots: self.queue_slots },
+            tenancy: Tenancy::Guest,
+            gate_slots: self.queue_slots,
         };
         let server = Server::start(plan)?;
-        let doorway = server.doorway().expect("a guest has a doorway").clone();
+        let doorway = server.doorway().expect("there are slots for visits").clone();
         let running = Running { server, unix_file: listeners.unix_file };
         let router = Router::new(shards as u16, word_len_max);
         Ok(Cache::new(doorway, router, databases, listeners.addresses, running))

@@ -76,6 +76,12 @@ impl CommandStats {
         self.kept[usize::from(command.0)].histogram.as_ref()
     }
 
+    /// The numbers of the commands that were called or refused.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = CommandNumber> + '_ {
+        let seen = self.kept.iter().enumerate().filter(|(_, kept)| kept.count != CommandCount::default());
+        seen.map(|(number, _)| CommandNumber(number as u16))
+    }
+
     /// The sum of several shards' counters.
     pub fn sum<'a>(shards: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sum = Self::default();

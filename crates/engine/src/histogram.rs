@@ -11,6 +11,8 @@ const HALF_BUCKETS: usize = 128;
 /// Powers of two up to the longest duration: 2^30 ns.
 const OCTAVES: usize = 23;
 const BUCKETS: usize = (OCTAVES + 1) * HALF_BUCKETS;
+/// Buckets that are one of a [`Coarse`] histogram.
+const COARSE_STEP: usize = HALF_BUCKETS / 8;
 /// Longer durations count as this one.
 const NS_MAX: u64 = 1_000_000_000;
 
@@ -97,9 +99,69 @@ impl Histogram {
     }
 }
 
+/// The same to within an eighth: small enough to be kept and sent around. 1.5 KiB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coarse {
+    counts: Box<[u64; BUCKETS / COARSE_STEP]>,
+}
+
+impl Default for Coarse {
+    fn default() -> Self {
+        Self { counts: Box::new([0; BUCKETS / COARSE_STEP]) }
+    }
+}
+
+impl From<&Histogram> for Coarse {
+    fn from(fine: &Histogram) -> Self {
+        let mut coarse = Self::default();
+        for (count, fine) in coarse.counts.iter_mut().zip(fine.counts.chunks_exact(COARSE_STEP)) {
+            *count = fine.iter().sum();
+        }
+        coarse
+    }
+}
+
+impl Coarse {
+    /// Durations counted.
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts.iter()) {
+            *count += more;
+        }
+    }
+
+    /// Of each bucket, the longest duration in nanoseconds, and how many there were. Powers of two, and so the first
+    /// duration of a bucket, are told apart from what is shorter.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.counts
+            .iter()
+            .enumerate()
+            .map(|(idx, count)| (bucket_end_ns((idx + 1) * COARSE_STEP - 1), *count))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn coarse_buckets_begin_at_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for ns in [0, 15, 16, 127, 128, 1023, 1024, 1151, 1152, NS_MAX] {
+            histogram.record(ns);
+        }
+        let mut coarse = Coarse::from(&histogram);
+        coarse.add(&Coarse::from(&histogram));
+        assert_eq!(coarse.total(), 20);
+        let below =
+            |ns: u64| -> u64 { coarse.buckets().filter(|(end, _)| *end < ns).map(|(_, count)| count).sum() };
+        assert_eq!([16, 128, 1024, 1152, 2048, 1 << 30].map(below), [4, 8, 12, 16, 18, 20]);
+        assert!(coarse.buckets().is_sorted());
+    }
 
     #[test]
     fn buckets_follow_each_other_without_gaps() {

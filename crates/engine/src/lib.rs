@@ -24,6 +24,7 @@ mod exec_locks;
 mod execute;
 mod failover;
 mod feed;
+mod figures;
 mod glob;
 mod histogram;
 mod input;
@@ -71,8 +72,9 @@ pub use ctx::{
 pub use embedded::{Called, Calls, Route, Router};
 pub use errors::Error;
 pub use events::{EventClasses, KeyEvent};
+pub use figures::{CommandFigures, ShardFigures, command_names};
 pub use glob::glob_match;
-pub use histogram::Histogram;
+pub use histogram::{Coarse, Histogram};
 pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
 pub use journal::{Journal, LogEntry, LogKind, LogPart, Note};
 pub use keyspace::{

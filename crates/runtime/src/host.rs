@@ -15,6 +15,7 @@ use crate::preflight::{PreflightError, most_clients, preflight};
 use crate::server::{ServeError, Server, ServerPlan, ShardPlan, Tenancy};
 use crate::signals::StopSignals;
 use crate::topology::{Layout, Machine, Placement, TopologyError, place, ranges};
+use crate::visit::Doorway;
 
 /// Why a server did not start, or did not end well. Each text is one sentence that says what to do.
 #[derive(Debug, Error)]
@@ -68,8 +69,13 @@ impl Host {
         settings.maxclients_max = most_clients(shards);
         let sockets = std::mem::take(&mut listeners.per_shard);
         let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
-        let plan =
-            ServerPlan { shards: shards.collect(), settings, seed: random_seed(), tenancy: Tenancy::Owner };
+        let plan = ServerPlan {
+            shards: shards.collect(),
+            settings,
+            seed: random_seed(),
+            tenancy: Tenancy::Owner,
+            gate_slots: options.gate_slots,
+        };
         let banner = vec![
             format!(
                 "Linux {}, sockets through io_uring (deferred task work, multishot receive, provided buffers)",
@@ -105,6 +111,12 @@ impl Host {
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.summary
+    }
+
+    /// The way in for other threads, if the options have slots for them.
+    #[must_use]
+    pub fn doorway(&self) -> Option<Doorway> {
+        self.server.doorway().cloned()
     }
 
     /// Serves until SHUTDOWN, SIGTERM or SIGINT; a second signal ends the process from within.

@@ -35,6 +35,8 @@ pub struct ServerOptions {
     pub config: Config,
     /// What the program does for CONFIG.
     pub hooks: Hooks,
+    /// Visits of the program's other threads that may wait at each shard; 0: there are none.
+    pub gate_slots: usize,
 }
 
 impl Default for ServerOptions {
@@ -66,6 +68,7 @@ impl ServerOptions {
             maxclients: config.number("maxclients") as u32,
             tcp_backlog: config.number("tcp-backlog").max(1) as u32,
             hooks: Hooks::default(),
+            gate_slots: 0,
             config,
         }
     }

@@ -45,6 +45,8 @@ pub struct ServerPlan {
     pub seed: u64,
     /// Whose process it is.
     pub tenancy: Tenancy,
+    /// Visits of threads that are no shards, as many as may wait at each shard; 0: there are none, and no [`Server::doorway`].
+    pub gate_slots: usize,
 }
 
 /// Whose process the shards run in.
@@ -54,10 +56,7 @@ pub enum Tenancy {
     Owner,
     /// Another program's, which reaches the shards through [`Server::doorway`]. Nothing of the process is changed, its signals
     /// are left to its own threads, a panic costs one shard, and the shards do without glommio.
-    Guest {
-        /// Visits that may wait at each shard.
-        gate_slots: usize,
-    },
+    Guest,
 }
 
 /// What one shard is given.
@@ -90,7 +89,7 @@ impl ServerPlan {
         config.settle("port", &address.port().to_string());
         let mut settings = Settings::default();
         settings.apply(config);
-        let plan = Self { shards: plans, settings, seed: 0x5eed, tenancy: Tenancy::Owner };
+        let plan = Self { shards: plans, settings, seed: 0x5eed, tenancy: Tenancy::Owner, gate_slots: 0 };
         Ok((plan, address))
     }
 }
@@ -165,14 +164,12 @@ impl Server {
         register_membarrier();
         let shards = plan.shards.len();
         let (mesh, mut ends) = Mesh::build(shards).map_err(ServeError::Mesh)?;
-        let doorway = match plan.tenancy {
-            Tenancy::Owner => {
-                install_hook();
-                refuse_huge_pages();
-                None
-            }
-            Tenancy::Guest { gate_slots } => Some(Doorway::new(mesh.open_gates(&mut ends, gate_slots))),
-        };
+        if plan.tenancy == Tenancy::Owner {
+            install_hook();
+            refuse_huge_pages();
+        }
+        let doorway =
+            (plan.gate_slots > 0).then(|| Doorway::new(mesh.open_gates(&mut ends, plan.gate_slots)));
         let serving = Arc::new(AtomicUsize::new(shards));
         let clock = Clock::new();
         let (ready, started) = mpsc::channel();
@@ -230,7 +227,7 @@ impl Server {
         &self.mesh
     }
 
-    /// The way in for the program around it; only for a guest.
+    /// The way in for other threads, if the plan has slots for them.
     #[must_use]
     pub fn doorway(&self) -> Option<&Doorway> {
         self.doorway.as_ref()
@@ -279,7 +276,7 @@ impl Seed {
                 Ok(executor) => executor.run(self.serve()),
                 Err(error) => return self.fail(ServeError::Executor { shard, reason: error.to_string() }),
             },
-            Tenancy::Guest { .. } => {
+            Tenancy::Guest => {
                 block_all_here();
                 match self.shard.cpu.map_or(Ok(()), bind_here) {
                     Ok(()) => run_here(self.serve()),

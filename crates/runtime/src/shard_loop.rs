@@ -187,7 +187,7 @@ impl ShardLoop {
             Ok(pace) => Ok(pace?),
             Err(_) => match self.tenancy {
                 Tenancy::Owner => panics::report_and_exit(self.mesh.me(), self.node.current_command()),
-                Tenancy::Guest { .. } => Err(LoopError::Panic(self.node.current_command())),
+                Tenancy::Guest => Err(LoopError::Panic(self.node.current_command())),
             },
         }
     }

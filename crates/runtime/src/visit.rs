@@ -1,8 +1,8 @@
-//! What the embedding program asks of a shard, on its way there and while it waits for its answer.
+//! What other threads of the process (an embedding program's, one that watches) ask of a shard, on its way there and while it waits for its answer.
 
 use std::task::Waker;
 
-use corelane_engine::{Batch, Called, Calls, Node, SessionId, Task};
+use corelane_engine::{Batch, Called, Calls, Node, SessionId, ShardFigures, Task};
 use corelane_resp::Reply;
 
 use crate::mesh::gate::Refused;
@@ -25,6 +25,8 @@ pub enum Visit {
         /// The closure.
         task: Task,
     },
+    /// What the shard has counted, and where to tell it.
+    Figures(Answerer<Box<ShardFigures>>),
 }
 
 impl std::fmt::Debug for Visit {
@@ -32,6 +34,7 @@ impl std::fmt::Debug for Visit {
         f.write_str(match self {
             Self::Calls(..) => "Calls",
             Self::Task { .. } => "Task",
+            Self::Figures(_) => "Figures",
         })
     }
 }
@@ -43,6 +46,13 @@ impl Visit {
         let (answerer, answer) = oneshot();
         (Self::Calls(calls, answerer), answer)
     }
+
+    /// A question for what a shard has counted, and where to wait for the answer.
+    #[must_use]
+    pub fn figures() -> (Self, Answer<Box<ShardFigures>>) {
+        let (answerer, answer) = oneshot();
+        (Self::Figures(answerer), answer)
+    }
 }
 
 /// The way to the shards, for any thread.
@@ -52,6 +62,12 @@ pub struct Doorway(Entrance<Mail<Box<Batch>, Visit>>);
 impl Doorway {
     pub(crate) fn new(entrance: Entrance<Mail<Box<Batch>, Visit>>) -> Self {
         Self(entrance)
+    }
+
+    /// How many shards there are.
+    #[must_use]
+    pub fn shards(&self) -> usize {
+        self.0.shards()
     }
 
     /// Brings a visit to a shard. Without room there, it fails, or leaves `waker` to be woken when there may be some.
@@ -106,6 +122,10 @@ impl Visits {
                 Mail::Visit(Visit::Task { db, task }) => {
                     since_look += COMMANDS_PER_LOOK;
                     turn.node.visit(db, task, turn.now);
+                }
+                Mail::Visit(Visit::Figures(answerer)) => {
+                    since_look += COMMANDS_PER_LOOK;
+                    answerer.send(Box::new(turn.node.figures()));
                 }
                 Mail::Batch(_) | Mail::Connection(..) => unreachable!("only visits come through the gate"),
             }

@@ -1,10 +1,8 @@
 //! INFO's sections on commands: how often they ran, how long they took, and which errors they answered.
 
 use super::info::{Totals, field};
-use super::latency::full_name;
-use super::numbered;
 use crate::command_stats::{CommandStats, ErrorCounts};
-use crate::commands::CommandNumber;
+use crate::figures::command_names;
 
 /// Sections that INFO shows only when asked for, by name or with all others.
 pub(super) const ON_REQUEST: [&str; 2] = ["Commandstats", "Latencystats"];
@@ -13,16 +11,10 @@ fn summed(totals: &Totals<'_>) -> CommandStats {
     CommandStats::sum(totals.shards.iter().filter_map(|shard| shard.commands.as_ref()))
 }
 
-fn names() -> impl Iterator<Item = (CommandNumber, String)> {
-    numbered()
-        .enumerate()
-        .map(|(number, (container, command))| (CommandNumber(number as u16), full_name(container, command)))
-}
-
 /// `cmdstat_<command>`, for each that was called or refused.
 pub(super) fn command_stats(totals: &Totals<'_>, out: &mut String) {
     let stats = summed(totals);
-    for (number, name) in names() {
+    for (number, name) in command_names() {
         let count = stats.count(number);
         if count.calls == 0 && count.rejected == 0 && count.failed == 0 {
             continue;
@@ -58,7 +50,7 @@ pub(super) fn latency_stats(totals: &Totals<'_>, out: &mut String) {
     }
     let percentiles = &settings.latency_percentiles;
     let stats = summed(totals);
-    for (number, name) in names() {
+    for (number, name) in command_names() {
         let Some(histogram) = stats.histogram(number) else { continue };
         let shown: Vec<String> = percentiles
             .iter()
@@ -81,6 +73,8 @@ fn percent_text(percent: f64) -> String {
 mod tests {
     use super::percent_text;
     use crate::commands::testing::Bench;
+    use crate::figures::command_names;
+    use crate::histogram::Coarse;
 
     fn info(bench: &mut Bench, section: &str) -> Vec<String> {
         let text = bench.run(&format!("INFO {section}"));
@@ -176,6 +170,32 @@ mod tests {
             assert_eq!(text.contains("# Latencystats"), shown, "INFO {words}");
             assert_eq!(text.contains("cmdstat_ping"), shown && words != "latencystats", "INFO {words}");
             assert_eq!(text.contains("errorstat_ERR:count=1"), words != "latencystats", "INFO {words}");
+        }
+    }
+
+    #[test]
+    fn shards_tell_a_watching_thread_the_same() {
+        let mut bench = Bench::new(2);
+        for key in 0..10 {
+            bench.run(&format!("SET key{key} x\nGET key{key}\nGET no{key}"));
+        }
+        bench.run("GET\nCONFIG GET port");
+        let figures: Vec<_> = bench.nodes.iter_mut().map(|node| node.figures()).collect();
+        assert_eq!([figures[0].shard.0, figures[1].shard.0], [0, 1]);
+        assert_eq!(figures.iter().map(|shard| shard.dbs[0].keys).sum::<u64>(), 10);
+        assert_eq!(figures.iter().map(|shard| shard.stats.hits).sum::<u64>(), 10);
+        assert_eq!(figures.iter().map(|shard| shard.stats.misses).sum::<u64>(), 10);
+        assert_eq!(figures.iter().map(|shard| shard.clients.connections).sum::<usize>(), 1);
+        for (name, calls, rejected) in [("get", 20, 1), ("set", 10, 0), ("config|get", 1, 0)] {
+            let (number, _) = command_names().find(|(_, known)| known == name).expect("a command");
+            let all = figures.iter().flat_map(|shard| &shard.commands);
+            let (mut seen, mut durations) = ([0; 2], 0);
+            for command in all.filter(|command| command.number == number) {
+                seen[0] += command.count.calls;
+                seen[1] += command.count.rejected;
+                durations += command.durations.as_ref().map_or(0, Coarse::total);
+            }
+            assert_eq!((seen, durations), ([calls, rejected], calls), "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::commandlog::{OPERATOR, for_operators};
 use super::help;
-use super::{latency_report, numbered};
+use super::{full_name, latency_report, numbered};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, MergeFn, Plan};
 use crate::command_stats::CommandStats;
@@ -190,14 +190,6 @@ fn write_histograms(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
             reply.int(us as i64);
             reply.int(count as i64);
         }
-    }
-}
-
-/// A subcommand's name with its container's.
-pub(super) fn full_name(container: Option<&Command>, command: &Command) -> String {
-    match container {
-        Some(container) => format!("{}|{}", container.name, command.name),
-        None => command.name.to_owned(),
     }
 }
 

@@ -163,6 +163,14 @@ pub(crate) fn numbered() -> impl Iterator<Item = (Option<&'static Command>, &'st
     })
 }
 
+/// A subcommand's name with its container's.
+pub(crate) fn full_name(container: Option<&Command>, command: &Command) -> String {
+    match container {
+        Some(container) => format!("{}|{}", container.name, command.name),
+        None => command.name.to_owned(),
+    }
+}
+
 /// What a name stands for.
 pub(crate) enum Lookup {
     Command(CommandId, &'static Command),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     /// Directives in force that the program or a command asks the configuration for by name.
-    const BY_NAME: [&str; 13] = [
+    const BY_NAME: [&str; 15] = [
         "accept",
         "availability-zone",
         "bind",
@@ -105,6 +105,8 @@ mod tests {
         "enable-protected-configs",
         "logfile",
         "loglevel",
+        "metrics-bind",
+        "metrics-port",
         "placement",
         "shards",
         "tcp-backlog",

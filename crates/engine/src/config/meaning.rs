@@ -70,6 +70,11 @@ const MEANINGS: &[(&str, &str)] = &[
         "What is counted of accesses, for OBJECT FREQ and OBJECT IDLETIME. Nothing is evicted yet.",
     ),
     (
+        "metrics-bind",
+        "Addresses for metrics; one with a leading `-` may be missing. Whoever reaches them sees how the server is used, and no keys or values.",
+    ),
+    ("metrics-port", "The TCP port for metrics: /metrics for Prometheus, / for people; 0 for none."),
+    (
         "notify-keyspace-events",
         "What is published of keys, on channels: `K` by key, `E` by event; `g$lshztdxemn` for kinds of events, `A` for most.",
     ),

@@ -155,6 +155,17 @@ pub(super) fn locale(text: &str) -> Result<String, String> {
     valid.then(|| text.to_owned()).ok_or_else(|| "Invalid locale name".to_owned())
 }
 
+/// Addresses, one at least; one with a leading `-` may be missing.
+pub(super) fn addresses(text: &str) -> Result<String, String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let is_address =
+        |word: &&str| word.strip_prefix('-').unwrap_or(word).parse::<core::net::IpAddr>().is_ok();
+    match words.iter().all(is_address) && !words.is_empty() {
+        true => Ok(words.join(" ")),
+        false => Err("argument must be IP addresses".to_owned()),
+    }
+}
+
 fn of_plain_letters(text: &str, complaint: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-./:_`".contains(&byte) || !byte.is_ascii();
     text.bytes().all(plain).then(|| text.to_owned()).ok_or_else(|| complaint.to_owned())

@@ -158,6 +158,8 @@ pub(super) static DIRECTIVES: &[Directive] = &[
         "noeviction",
     ),
     Directive::new("maxmemory-samples", Int { min: 1, max: 64 }, "5").idle(),
+    Directive::new("metrics-bind", Special(special::addresses), "127.0.0.1 -::1").fixed().ours(),
+    Directive::new("metrics-port", Int { min: 0, max: 65_535 }, "0").fixed().ours(),
     Directive::new("min-replicas-max-lag", Int { min: 0, max: 2_147_483_647 }, "10").idle(),
     Directive::new("min-replicas-to-write", Int { min: 0, max: 2_147_483_647 }, "0").idle(),
     Directive::alias("min-slaves-max-lag", "min-replicas-max-lag"),

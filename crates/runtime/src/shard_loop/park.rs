@@ -35,7 +35,7 @@ impl Parker {
     pub(crate) fn new(event: BorrowedFd<'_>, tenancy: Tenancy) -> io::Result<Self> {
         Ok(match tenancy {
             Tenancy::Owner => Self::Executor(ExecutorPark::new(event)?),
-            Tenancy::Guest { .. } => Self::Thread(ThreadPark(event.try_clone_to_owned()?)),
+            Tenancy::Guest => Self::Thread(ThreadPark(event.try_clone_to_owned()?)),
         })
     }
 
