@@ -41,6 +41,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     ("hash-max-listpack-entries", "Fields up to which a hash is one piece of memory."),
     ("hash-max-listpack-value", "Bytes of a field or value up to which it is."),
+    ("hll-sparse-max-bytes", "Bytes up to which a HyperLogLog keeps its sparse form."),
     (
         "latency-monitor-threshold",
         "Milliseconds from which on the latency monitor notes an event; 0 for never.",
