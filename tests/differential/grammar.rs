@@ -148,6 +148,21 @@ const GRAMMAR: &[&str] = &[
     "PFMERGE @k (@k)+",
     "PFDEBUG DECODE @k",
     "PFDEBUG TODENSE @k",
+    "GEOADD @k (@x @y @h)+",
+    "GEOADD @k (@x @y @h)+",
+    "GEOADD @k [NX|XX] [CH] (@x @y @h)+",
+    "GEODIST @k @h @h [M|KM|FT|MI]",
+    "GEOHASH @k (@h)+",
+    "GEOPOS @k (@h)+",
+    "GEORADIUS @k @x @y @l km [WITHDIST] [WITHCOORD] [WITHHASH] [ASC|DESC] [COUNT @n|COUNT @n ANY]",
+    "GEORADIUS @k @x @y @l mi [ASC|DESC] [COUNT @n] [STORE @k|STOREDIST @k]",
+    "GEORADIUSBYMEMBER @k @h @l km [WITHDIST] [ASC|DESC] [COUNT @n] [STORE @k]",
+    "GEOSEARCH @k [FROMMEMBER @h|FROMLONLAT @x @y] [BYRADIUS @l km|BYBOX @l @l mi] [WITHDIST] [WITHCOORD] [ASC|DESC] [COUNT @n]",
+    "GEOSEARCH @k FROMLONLAT @x @y BYBOX @l @l km [WITHDIST] [ASC|DESC] [COUNT @n|COUNT @n ANY]",
+    "GEOSEARCH @k FROMLONLAT @x @y BYRADIUS @l m [WITHHASH] [ASC|DESC]",
+    "GEOSEARCH @k BYPOLYGON 3 @x @y @x @y @x @y [WITHDIST] [ASC|DESC] [COUNT @n]",
+    "GEOSEARCHSTORE @k @k FROMMEMBER @h BYRADIUS @l km [STOREDIST] [COUNT @n]",
+    "GEOSEARCHSTORE @k @k FROMLONLAT @x @y BYBOX @l @l ft [STOREDIST] [COUNT @n]",
     "SWAPDB @d @d",
     "DBSIZE",
     "FLUSHDB [ASYNC|SYNC]",
@@ -206,6 +221,7 @@ const VALUES: &[&[u8]] = &[
 const FIELDS: &[&str] = &["f", "g", "7", "", "-1", "007", "field"];
 const NUMBERS: &[&str] =
     &["0", "1", "-1", "3", "100", "-100", "9223372036854775807", "-9223372036854775808", "1.5", "x"];
+const LENGTHS: &[&str] = &["0", "0.5", "1", "30", "200", "1e3", "5000", "20000", "1e6", "-1", "inf", "x"];
 const FLOATS: &[&str] = &[
     "0",
     "1",
@@ -301,6 +317,9 @@ impl Draw<'_> {
             "h" => text(random, FIELDS),
             "n" => text(random, NUMBERS),
             "f" => text(random, FLOATS),
+            "x" => degrees(random, 181.0),
+            "y" => degrees(random, 86.0),
+            "l" => text(random, LENGTHS),
             "i" => text(random, INDEXES),
             "o" => text(random, OFFSETS),
             "p" => text(random, PATTERNS),
@@ -324,6 +343,17 @@ fn time(random: &mut Random, base: i64, per_second: i64) -> Vec<u8> {
     }
     let ahead = (100 + random.below(100_000) as i64) * per_second + random.below(per_second as usize) as i64;
     (base + ahead).to_string().into_bytes()
+}
+
+/// Degrees up to a bit more than there are, often few, with up to six decimals.
+fn degrees(random: &mut Random, max: f64) -> Vec<u8> {
+    let part = random.below(2_000_001) as f64 / 1e6 - 1.0;
+    let scale = if random.one_in(3) { max } else { *random.pick(&[0.001, 1.0, 20.0, max]) };
+    match random.below(12) {
+        0 => random.pick(FLOATS).as_bytes().to_vec(),
+        1 => format!("{:.0}", part * scale).into_bytes(),
+        _ => format!("{:.6}", part * scale).into_bytes(),
+    }
 }
 
 /// The first item of a rule, and the rest of the rule.

@@ -25,7 +25,8 @@ const COMMANDS: &str = "get set setnx setex psetex getset getdel getex mget mset
      zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex zpopmin zpopmax zcard zscore zmscore \
      zrank zrevrank zcount zlexcount zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex zrevrangebylex zrandmember zscan \
      zmpop bzpopmin bzpopmax bzmpop zrangestore zunion zinter zdiff zintercard zunionstore zinterstore zdiffstore \
-     pfadd pfcount pfmerge pfdebug pfselftest";
+     pfadd pfcount pfmerge pfdebug pfselftest \
+     geoadd geodist geohash geopos geosearch geosearchstore georadius georadius_ro georadiusbymember georadiusbymember_ro";
 
 /// Index of the subcommands in an entry of COMMAND INFO.
 const SUBCOMMANDS: usize = 9;

@@ -9,6 +9,7 @@ mod common;
 
 mod configuration;
 mod generated;
+mod geo;
 mod grammar;
 mod introspection;
 mod monitor;

@@ -59,6 +59,11 @@ fn hyperloglog() {
 }
 
 #[test]
+fn geo() {
+    check(include_str!("tables/geo.txt"));
+}
+
+#[test]
 fn sets() {
     check(include_str!("tables/sets.txt"));
 }

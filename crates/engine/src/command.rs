@@ -241,6 +241,13 @@ pub enum Find {
         /// From key to key.
         step: usize,
     },
+    /// Behind a word that may stand anywhere from `begin` on.
+    Keyword {
+        /// The word.
+        word: &'static str,
+        /// Where the key is, of all keys of the command that are found in this way.
+        key: fn(Args<'_>) -> Option<usize>,
+    },
     /// In a way that no specification can say; where there is one key at most, this tells where it is.
     Unknown(Option<fn(Args<'_>) -> Option<usize>>),
 }
@@ -441,6 +448,9 @@ impl Command {
             [destination, sources @ KeySpec { find: Find::Count { .. }, .. }] => {
                 Some(KeyRange { apart: Some(destination.begin), ..sources.range(args)? })
             }
+            [first, KeySpec { find: Find::Keyword { key, .. }, .. }, ..] => {
+                Some(KeyRange { apart: key(args), ..KeyRange::one(first.begin) })
+            }
             [first, .., KeySpec { find: Find::Unknown(place), .. }] => {
                 let more = place.and_then(|place| place(args)).map(|at| at - first.begin);
                 let (step, count) = more.map_or((1, 1), |step| (step, 2));
@@ -480,7 +490,7 @@ impl KeySpec {
                 let range = KeyRange { first: self.begin + first, step, count, apart: None };
                 (last < args.len()).then_some(range)
             }
-            Find::Unknown(_) => None,
+            Find::Keyword { .. } | Find::Unknown(_) => None,
         }
     }
 }

@@ -25,6 +25,7 @@ mod execute;
 mod failover;
 mod feed;
 mod figures;
+mod geo;
 mod glob;
 mod histogram;
 mod input;

@@ -138,7 +138,7 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         "limit" | "bit" | "ttl" | "frequency" => "integer",
         "value" if command.group == "bitmap" => "integer",
         "min" | "max" if command.name.ends_with("score") || command.name == "zcount" => "double",
-        "score" => "double",
+        "score" | "longitude" | "latitude" | "radius" | "width" | "height" => "double",
         "start" | "stop" if command.name == "zrange" => "string",
         "pattern" => "pattern",
         // Valkey calls it so with these two.
@@ -153,7 +153,7 @@ fn kind(command: &Command, argument: &Argument) -> &'static str {
         | "count" | "cursor" | "index" | "numkeys" | "numfields" | "db" | "destination-db" | "index1"
         | "index2" | "min-match-len" | "numreplicas" | "numlocal" | "timeout" | "client-id"
         | "not-client-id" | "not-db" | "maxage" | "idle" | "protover" | "rank" | "num-matches" | "len"
-        | "weight" => "integer",
+        | "weight" | "num-vertices" => "integer",
         _ => "string",
     }
 }

@@ -1,5 +1,14 @@
 //! What versions of Redis and Valkey changed about commands, for COMMAND DOCS: facts about them, in their own words.
 
+type Changes = &'static [(&'static str, &'static str)];
+
+const RADIUS: Changes =
+    &[("6.2.0", "Added the `ANY` option for `COUNT`."), ("7.0.0", "Added support for uppercase unit names.")];
+const SEARCH: Changes = &[
+    ("7.0.0", "Added support for uppercase unit names."),
+    ("9.0.0", "Added support for the BYPOLYGON option."),
+];
+
 /// By full name, in the order of COMMAND DOCS: version and change.
 const HISTORY: &[(&str, &[(&str, &str)])] = &[
     ("auth", &[("6.0.0", "Added ACL style (username and password).")]),
@@ -87,6 +96,13 @@ const HISTORY: &[(&str, &[(&str, &str)])] = &[
             ("6.2.0", "Added the `SYNC` flushing mode modifier."),
         ],
     ),
+    ("geoadd", &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")]),
+    ("georadius", RADIUS),
+    ("georadius_ro", RADIUS),
+    ("georadiusbymember", RADIUS),
+    ("georadiusbymember_ro", RADIUS),
+    ("geosearch", SEARCH),
+    ("geosearchstore", SEARCH),
     ("hdel", &[("2.4.0", "Accepts multiple `field` arguments.")]),
     (
         "hello",

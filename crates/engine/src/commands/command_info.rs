@@ -381,6 +381,17 @@ fn describe_keys(spec: &KeySpec, reply: &mut Reply) {
     reply.bulk(b"begin_search");
     match spec.find {
         Find::Unknown(_) => write_search("unknown", &[], reply),
+        Find::Keyword { word, .. } => {
+            reply.map(2);
+            reply.bulk(b"type");
+            reply.bulk(b"keyword");
+            reply.bulk(b"spec");
+            reply.map(2);
+            reply.bulk(b"keyword");
+            reply.bulk(word.as_bytes());
+            reply.bulk(b"startfrom");
+            reply.int(spec.begin as i64);
+        }
         _ => write_search("index", &[("index", spec.begin as i64)], reply),
     }
     reply.bulk(b"find_keys");
@@ -393,6 +404,9 @@ fn describe_keys(spec: &KeySpec, reply: &mut Reply) {
             let fields =
                 [("keynumidx", count_at as i64), ("firstkey", first as i64), ("keystep", step as i64)];
             write_search("keynum", &fields, reply);
+        }
+        Find::Keyword { .. } => {
+            write_search("range", &[("lastkey", 0), ("keystep", 1), ("limit", 0)], reply);
         }
         Find::Unknown(_) => write_search("unknown", &[], reply),
     }

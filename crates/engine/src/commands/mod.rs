@@ -24,6 +24,9 @@ mod element_scan;
 mod expire;
 mod generic;
 mod generic_transfer;
+mod geo;
+mod geo_options;
+mod geo_search;
 mod hash;
 mod hash_deadline;
 mod hash_field;
@@ -130,6 +133,8 @@ static FAMILIES: &[&[Command]] = &[
     zset_range_store::COMMANDS,
     sort::COMMANDS,
     hyperloglog::COMMANDS,
+    geo::COMMANDS,
+    geo_search::COMMANDS,
 ];
 
 pub(crate) use list_blocking::wait_deadline;

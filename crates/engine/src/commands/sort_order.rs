@@ -64,7 +64,6 @@ pub(super) fn arrange<T: AsRef<[u8]>>(
     range: Range<usize>,
 ) -> Vec<u32> {
     let mut order: Vec<u32> = (0..elements.len() as u32).collect();
-    let partial = range.len() < elements.len();
     match weights {
         Weights::Numbers(numbers) => sort_part(&mut order, range.clone(), |a, b| {
             let (a, b) = (*a as usize, *b as usize);
@@ -82,17 +81,23 @@ pub(super) fn arrange<T: AsRef<[u8]>>(
                 };
                 direction.of(by_text)
             };
-            if partial {
-                let depth = 2 * order.len().checked_ilog2().unwrap_or(0);
-                quicksort_part(&mut order, 0, &range, depth, &compare);
-            } else {
-                order.sort_by(compare);
-            }
+            order_part(&mut order, range.clone(), compare);
         }
     }
     order.truncate(range.end);
     order.drain(..range.start);
     order
+}
+
+/// Puts those items at their places that belong in `range`; equal ones come in the order of Valkey's algorithms: a stable one for all
+/// of them, a quicksort for a part.
+pub(super) fn order_part(items: &mut [u32], range: Range<usize>, compare: impl Fn(&u32, &u32) -> Ordering) {
+    if range.len() < items.len() {
+        let depth = 2 * items.len().checked_ilog2().unwrap_or(0);
+        quicksort_part(items, 0, &range, depth, &compare);
+    } else {
+        items.sort_by(compare);
+    }
 }
 
 /// Puts those items at their places that belong in `range`, where all items are different.

@@ -103,12 +103,12 @@ pub(super) const COMMANDS: &[Command] = &[
 
 /// ZADD's options.
 #[derive(Clone, Copy, Default)]
-struct Add {
-    only_new: bool,
-    only_there: bool,
+pub(super) struct Add {
+    pub(super) only_new: bool,
+    pub(super) only_there: bool,
     only_greater: bool,
     only_less: bool,
-    count_changed: bool,
+    pub(super) count_changed: bool,
     increment: bool,
     /// The first score's index.
     at: usize,
@@ -218,14 +218,28 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, add: Add, reply: &mut Reply) -> Result
         score_at(idx)?;
         longest = longest.max(args.at(idx + 1).len());
     }
+    let members = pairs().map(|idx| Ok((score_at(idx)?, args.at(idx + 1))));
+    add_members(ctx, args.at(1), add, longest, members, reply)
+}
+
+/// Adds members with scores, the longest of which has `longest` bytes, and writes how many were new or what else is asked for.
+pub(super) fn add_members<'a>(
+    ctx: &mut Ctx<'_>,
+    name: &[u8],
+    add: Add,
+    longest: usize,
+    members: impl ExactSizeIterator<Item = Result<(f64, &'a [u8]), Error>>,
+    reply: &mut Reply,
+) -> Result<Flow, Error> {
     let limits = ctx.shard.settings.compact;
     let missing = if add.only_there { Missing::Skip } else { Missing::Create };
-    let key = ctx.key(args.at(1));
+    let key = ctx.key(name);
     let edited = ctx.edit_sorted_set(key, missing, |set| {
-        set.expect(pairs().len(), longest, &limits);
+        set.expect(members.len(), longest, &limits);
         let (mut added, mut changed, mut last) = (0, 0, Applied::Refused);
-        for idx in pairs() {
-            last = add.apply(set, args.at(idx + 1), score_at(idx)?, &limits)?;
+        for pair in members {
+            let (score, member) = pair?;
+            last = add.apply(set, member, score, &limits)?;
             added += i64::from(matches!(last, Applied::Added(_)));
             changed += i64::from(matches!(last, Applied::Changed(_)));
         }
@@ -234,7 +248,7 @@ fn add(ctx: &mut Ctx<'_>, args: Args<'_>, add: Add, reply: &mut Reply) -> Result
     let (added, changed, last) = edited.map_or(Ok((0, 0, Applied::Refused)), |edited| edited.result)?;
     if added + changed > 0 {
         let event = if add.increment { "zincr" } else { "zadd" };
-        ctx.notify(EventClasses::SORTED_SET, event, args.at(1));
+        ctx.notify(EventClasses::SORTED_SET, event, name);
     }
     match last {
         _ if !add.increment => reply.int(if add.count_changed { added + changed } else { added }),

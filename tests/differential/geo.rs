@@ -1,0 +1,128 @@
+//! Random places, many of them the same or close together, and random areas: the same members in the same order with the same
+//! digits as Valkey's, sorted or not, all or some.
+
+use std::time::Instant;
+
+use super::peers::{self, Pace, Peers, Step};
+use crate::common::random::Random;
+use crate::common::words;
+
+const WORLDS: u64 = 12;
+const PLACES: usize = 400;
+const SEARCHES: usize = 150;
+
+/// Degrees around which places lie, and how far.
+struct Region {
+    lon: f64,
+    lat: f64,
+    spread: f64,
+}
+
+impl Region {
+    fn random(random: &mut Random) -> Self {
+        let part = |random: &mut Random| random.below(2_000_001) as f64 / 1e6 - 1.0;
+        let spread = *random.pick(&[0.0001, 0.01, 1.0, 30.0, 400.0]);
+        let (mut lon, mut lat) = (180.0 * part(random), 85.0 * part(random));
+        if random.one_in(4) {
+            lon = *random.pick(&[0.0, 180.0, -180.0, 179.99, 90.0, 45.0]);
+            lat = *random.pick(&[0.0, 85.0, -85.0, 66.0, 80.0, -66.3]);
+        }
+        Self { lon, lat, spread }
+    }
+
+    fn place(&self, random: &mut Random) -> String {
+        let mut near = |centre: f64, max: f64| {
+            let part = random.below(2_000_001) as f64 / 1e6 - 1.0;
+            (centre + self.spread * part).clamp(-max, max)
+        };
+        let (lon, lat) = (near(self.lon, 180.0), near(self.lat, 85.051_128_78));
+        format!("{lon:.7} {lat:.7}")
+    }
+
+    /// A length in kilometres that has some of the places within it.
+    fn length(&self, random: &mut Random) -> f64 {
+        self.spread * 111.0 * *random.pick(&[0.01, 0.1, 0.3, 0.7, 1.0, 1.5, 4.0])
+    }
+}
+
+fn world(seed: u64) -> Vec<Step> {
+    let mut random = Random::new(seed);
+    let region = Region::random(&mut random);
+    let mut lines = Vec::new();
+    // Both encodings, and several members at one place.
+    let count = if seed.is_multiple_of(3) { 90 } else { PLACES };
+    let mut places: Vec<String> = Vec::new();
+    for n in 0..count {
+        let place =
+            if n > 3 && random.one_in(4) { random.pick(&places).clone() } else { region.place(&mut random) };
+        lines.push(format!("GEOADD s {place} m{n}"));
+        places.push(place);
+    }
+    let units = ["m", "km", "ft", "mi"];
+    for _ in 0..SEARCHES {
+        let unit = *random.pick(&units);
+        let metres = |unit: &str| match unit {
+            "m" => 1.0,
+            "km" => 1000.0,
+            "ft" => 0.3048,
+            _ => 1609.34,
+        };
+        let mut length = || region.length(&mut random) * 1000.0 / metres(unit);
+        let (one, other) = (length(), length());
+        let from = match random.below(3) {
+            0 => format!("FROMMEMBER m{}", random.below(count)),
+            _ => format!("FROMLONLAT {}", region.place(&mut random)),
+        };
+        let area = match random.below(5) {
+            0 | 1 => format!("{from} BYRADIUS {one:.3} {unit}"),
+            2 | 3 => format!("{from} BYBOX {one:.3} {other:.3} {unit}"),
+            _ => {
+                let corners: Vec<String> =
+                    (0..3 + random.below(4)).map(|_| region.place(&mut random)).collect();
+                format!("BYPOLYGON {} {}", corners.len(), corners.join(" "))
+            }
+        };
+        let order = *random.pick(&["", "", " ASC", " DESC"]);
+        let some = match random.below(4) {
+            0 => format!(" COUNT {}", 1 + random.below(60)),
+            1 => format!(" COUNT {} ANY", 1 + random.below(20)),
+            _ => String::new(),
+        };
+        if random.one_in(6) {
+            lines.push(format!("GEOSEARCHSTORE d s {area}{order}{some} STOREDIST"));
+            lines.push("ZRANGE d 0 -1 WITHSCORES".to_owned());
+        } else {
+            let with = *random.pick(&["", " WITHDIST", " WITHDIST WITHCOORD WITHHASH"]);
+            lines.push(format!("GEOSEARCH s {area}{order}{some}{with}"));
+        }
+        let (a, b) = (random.below(count), random.below(count));
+        lines.push(format!("GEODIST s m{a} m{b} {unit}"));
+    }
+    let members: Vec<String> = (0..count).map(|n| format!("m{n}")).collect();
+    lines.push(format!("GEOHASH s {}", members.join(" ")));
+    lines.push(format!("GEOPOS s {}", members.join(" ")));
+    lines.into_iter().map(|line| (1, words::parse(&line))).collect()
+}
+
+#[test]
+fn random_areas_have_the_same_members_in_the_same_order() {
+    let Some(peers) = Peers::start() else { return };
+    let cases = std::env::var("CORELANE_DIFF_CASES").map_or(WORLDS, |text| text.parse().expect("a number"));
+    for seed in 0..cases {
+        let steps = world(seed);
+        let began = Instant::now();
+        let proto = 2 + (seed % 2) as u8;
+        let theirs = peers::run(&peers.valkey, proto, Pace::Pipelined, &steps);
+        for server in &peers.ours {
+            let ours = peers::run(server, proto, Pace::Pipelined, &steps);
+            let found = peers::mismatches(&steps, &ours, &theirs, began);
+            assert!(
+                found.is_empty(),
+                "world {seed}, {}: {} differences: {}",
+                server.name,
+                found.len(),
+                found[0]
+            );
+        }
+    }
+}
