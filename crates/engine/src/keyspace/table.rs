@@ -2,8 +2,9 @@
 //!
 //! A leaf ([`Leaf`]) holds entries in the order of 16 bits of their hashes. One that outgrows its limit
 //! ([`leaf_len_max`]) becomes a branch of 256 nodes by the next eight bits, as in a hash trie, so that no resize, however
-//! many keys share one hash tag, is longer than one leaf. The order is that of the whole hash at every size, hence a
-//! scan that remembers a position in it misses nothing whatever happens in between.
+//! many keys share one hash tag, is longer than one leaf. A branch whose leaves run empty becomes a leaf again. The order is
+//! that of the whole hash at every size, hence a scan that remembers a position in it misses nothing whatever happens in
+//! between.
 
 use super::leaf::{LEVEL_BITS, Leaf, Position, tag_at};
 use super::word::{Item, ItemMut, ItemRef, Word};
@@ -11,6 +12,10 @@ use super::word::{Item, ItemMut, ItemRef, Word};
 /// Entries that every leaf holds before it is split, and up to twice as many more. A split reads every key once, which takes
 /// up to a millisecond.
 const LEAF_LEN_MIN: usize = 2048;
+/// Entries with which a branch becomes a leaf again, once one of its leaves is empty.
+const MERGE_LEN: u32 = LEAF_LEN_MIN as u32 / 2;
+/// A leaf with fewer entries is picked at random as much more seldom.
+const EVEN_LEN: u64 = 16;
 const FANOUT: usize = 256;
 /// Levels below which a leaf is no longer split, for want of hash bits.
 const LEVEL_MAX: u32 = 4;
@@ -66,10 +71,13 @@ impl<T: Item> Node<T> {
         Some(leaf.words[leaf.find(tag_at(hash, level), key)?].item())
     }
 
-    /// One of the items in the leaf that `hash` leads to; `None` if it has none.
+    /// One of the items in the leaf that `hash` leads to; `None` where it has none, and in proportion where it has few, so
+    /// that their items are not picked more often than others: then try again with other numbers.
     pub(crate) fn random(&self, hash: u64, within: u64) -> Option<ItemRef<'_, T>> {
-        let (leaf, _) = self.leaf(hash);
-        leaf.nth(within.checked_rem(u64::from(leaf.len))? as usize)
+        let (leaf, level) = self.leaf(hash);
+        let len = u64::from(leaf.len);
+        let nth = within.checked_rem(if level == 0 { len } else { len.max(EVEN_LEN) })?;
+        if nth < len { leaf.nth(nth as usize) } else { None }
     }
 
     /// Bytes of the leaf that a hash leads to, by entry in it.
@@ -145,7 +153,37 @@ impl<T: Item> Node<T> {
     pub(crate) fn remove(&mut self, hash: u64, key: &[u8]) -> Option<T> {
         let (leaf, level) = self.leaf_mut(hash);
         let at = leaf.find(tag_at(hash, level), key)?;
-        Some(leaf.remove(at))
+        let item = leaf.remove(at);
+        if leaf.len == 0 {
+            self.merge(hash, 0);
+        }
+        Some(item)
+    }
+
+    /// Makes leaves of the branches on the way to `hash` that have become small.
+    fn merge(&mut self, hash: u64, level: u32) {
+        let Self::Branch(children) = self else { return };
+        children[child_at(hash, level)].merge(hash, level + 1);
+        let mut len = 0;
+        for child in children.iter() {
+            let Self::Leaf(leaf) = child else { return };
+            len += leaf.len;
+            if len > MERGE_LEN {
+                return;
+            }
+        }
+        let mut whole = Leaf::default();
+        for (idx, child) in children.iter_mut().enumerate() {
+            let Self::Leaf(leaf) = child else { continue };
+            for word in &mut leaf.words {
+                // The child's bits of the hash, and the upper half of those that the leaf was sorted by.
+                let tag = (idx as u16) << LEVEL_BITS | word.tag() >> LEVEL_BITS;
+                if let Some(item) = word.take() {
+                    whole.insert(tag, item);
+                }
+            }
+        }
+        *self = Self::Leaf(whole);
     }
 
     /// Entries in it, walking branches.
@@ -226,6 +264,9 @@ impl<T: Item> Node<T> {
                     let first = if idx == from { first } else { 0 };
                     let last = if idx == to { last } else { u64::MAX };
                     child.retain_level(first, last, level + 1, keep);
+                }
+                if children[from].is_empty() {
+                    self.merge(first, level);
                 }
             }
         }
@@ -385,6 +426,38 @@ mod tests {
                 assert!((8.0..13.0).contains(&per_key), "{per_key} bytes at {key} keys");
             }
         }
+    }
+
+    #[test]
+    fn branches_become_leaves_again() {
+        let mut node = Node::<Entry>::default();
+        let keys: Vec<Vec<u8>> = (0..2_000_000u32).map(|k| k.to_le_bytes().to_vec()).collect();
+        for key in &keys {
+            node.insert(hash(key), entry(key), 0, hash);
+        }
+        let leaves = |node: &Node<Entry>| {
+            let Node::Branch(children) = node else { return 1 };
+            children.iter().map(|child| if let Node::Branch(_) = child { FANOUT } else { 1 }).sum::<usize>()
+        };
+        assert_eq!(leaves(&node), FANOUT * FANOUT);
+        let (gone, left) = keys.split_at(keys.len() - 3000);
+        for (idx, key) in gone.iter().enumerate() {
+            assert!(node.remove(hash(key), key).is_some());
+            if idx % 100_000 == 0 {
+                assert!(keys[idx + 1..].iter().step_by(999).all(|key| node.get(hash(key), key).is_some()));
+            }
+        }
+        assert_eq!((node.len(), leaves(&node)), (left.len(), FANOUT));
+        let mut seen = Vec::new();
+        node.walk(0, &mut |entry| {
+            seen.push(hash(entry.key()));
+            true
+        });
+        assert!(seen.is_sorted_by_key(|hash| hash >> 40), "in the order of the hashes");
+        for key in left {
+            assert!(node.remove(hash(key), key).is_some());
+        }
+        assert!(node.is_empty());
     }
 
     #[test]

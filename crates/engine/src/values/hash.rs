@@ -227,7 +227,7 @@ impl<'a> HashRef<'a> {
                 Some((pack.get(at), pack.get(pack.next(at)?)))
             }
             Self::Table(fields) => {
-                let bytes = fields.table().random(random(), random())?.bytes();
+                let bytes = fields.table().random(random)?.bytes();
                 Some((Element::Bytes(field_of(bytes)), Element::Bytes(value_of(bytes))))
             }
         }

@@ -302,7 +302,7 @@ impl<'a> SetRef<'a> {
         match self {
             Self::Ints(ints) => nth(random()).map(|idx| Element::Int(ints.at(idx))),
             Self::Pack(pack) => Some(pack.get(pack.nth(nth(random())?)?)),
-            Self::Table(table) => Some(Element::Bytes(table.random(random(), random())?.bytes())),
+            Self::Table(table) => Some(Element::Bytes(table.random(random)?.bytes())),
         }
     }
 }
