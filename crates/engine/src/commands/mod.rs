@@ -50,6 +50,7 @@ mod pubsub;
 mod pubsub_info;
 #[cfg(test)]
 mod pubsub_tests;
+mod recent;
 mod replication;
 mod scan;
 mod server;
@@ -81,6 +82,7 @@ use crate::errors::{Error, echoed};
 use crate::session::Client;
 use crate::settings::Settings;
 use hashbrown::HashMap;
+use recent::Recent;
 
 /// The families, in the order in which COMMAND lists them.
 static FAMILIES: &[&[Command]] = &[
@@ -210,6 +212,7 @@ pub(crate) struct CommandId {
 /// Finds commands by name.
 pub struct CommandTable {
     by_name: HashMap<Box<[u8]>, CommandId, foldhash::fast::FixedState>,
+    recent: Recent,
 }
 
 impl Default for CommandTable {
@@ -230,7 +233,7 @@ impl CommandTable {
                 number += 1 + command.shown_subcommands().len() as u16;
             }
         }
-        Self { by_name }
+        Self { by_name, recent: Recent::default() }
     }
 
     /// All commands, some of them under other names; with an empty one, not at all. Names are in lower case.
@@ -253,6 +256,10 @@ impl CommandTable {
 
     #[inline]
     fn id(&self, name: &[u8]) -> Option<CommandId> {
+        self.recent.get(name, || self.look_up(name))
+    }
+
+    fn look_up(&self, name: &[u8]) -> Option<CommandId> {
         let mut lower = [0; NAME_LEN_MAX];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);

@@ -22,7 +22,7 @@ pub use access::{Access, AccessPolicy, Lfu};
 pub(crate) use db::WARM_MAX;
 pub use db::{DbStats, Edit, ScanPosition};
 pub use entry::{Entry, NewValue, StringForm};
-pub(crate) use table::{Found, Node};
+pub(crate) use table::Node;
 pub use value::{Detached, Value, ValueRef};
 pub(crate) use word::EntryRef;
 pub use word::{EntryMut, Item, ItemRef};

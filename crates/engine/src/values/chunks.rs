@@ -4,16 +4,17 @@
 //! in one short pack is a listpack again. Sizes that decide are those of Valkey's listpacks, which every pack knows of its
 //! elements.
 
-use super::list::{Place, Side, element_size};
+use super::chunk::Chunk;
+use super::list::{Place, Side};
 use super::pack::{Element, Pack, PackRef};
 use std::collections::VecDeque;
 
 /// Head and end of a listpack in bytes.
-const LISTPACK_FRAME: usize = 7;
+pub(super) const LISTPACK_FRAME: usize = 7;
 /// A pack whose limit is a number of elements has no more bytes than this, unless one element does.
 const SAFE_BYTES_MAX: usize = 8192;
 /// What Valkey adds to an element's length when it asks whether there is room for it.
-const OVERHEAD_GUESS: usize = 8;
+pub(super) const OVERHEAD_GUESS: usize = 8;
 
 /// What `list-max-listpack-size` says.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +39,7 @@ impl Limit {
     }
 
     /// Whether an element gets a pack of its own.
-    const fn is_large(self, bytes: usize) -> bool {
+    pub(super) const fn is_large(self, bytes: usize) -> bool {
         match self {
             Self::Bytes(max) => bytes > max,
             Self::Elements(_) => bytes > SAFE_BYTES_MAX,
@@ -74,61 +75,6 @@ pub(super) fn listpack_len(element: Element<'_>) -> usize {
 /// The size of the listpack with these elements.
 pub(super) fn listpack_size(pack: PackRef<'_>) -> usize {
     LISTPACK_FRAME + pack.iter().map(listpack_len).sum::<usize>()
-}
-
-/// Some elements of a long list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    pack: Pack,
-    /// The size of the listpack with these elements.
-    size: usize,
-    /// It has one element, which is too large for the others.
-    alone: bool,
-}
-
-impl Chunk {
-    fn of(text: &[u8], alone: bool) -> Self {
-        let mut chunk = Self { pack: Pack::default(), size: LISTPACK_FRAME, alone };
-        chunk.insert(chunk.pack.as_ref().bytes().len(), text);
-        chunk
-    }
-
-    fn from_pack(pack: Pack) -> Self {
-        Self { size: listpack_size(pack.as_ref()), pack, alone: false }
-    }
-
-    /// Its elements.
-    pub fn pack(&self) -> PackRef<'_> {
-        self.pack.as_ref()
-    }
-
-    fn len(&self) -> usize {
-        self.pack.as_ref().len()
-    }
-
-    fn allows(&self, limit: Limit, bytes: usize) -> bool {
-        !self.alone
-            && !limit.is_large(bytes)
-            && !limit.is_exceeded(self.size + bytes + OVERHEAD_GUESS, self.len() + 1)
-            && self.pack.has_room(1)
-    }
-
-    fn insert(&mut self, at: usize, text: &[u8]) {
-        self.size += element_size(text);
-        self.pack.make_room(text.len());
-        self.pack.insert(at, Element::of(text));
-    }
-
-    /// Removes elements from `at` on.
-    fn remove(&mut self, at: usize, count: usize) {
-        let pack = self.pack.as_ref();
-        let (mut next, mut left) = (Some(at), count);
-        while let Some(place) = next.filter(|_| left > 0) {
-            self.size -= listpack_len(pack.get(place));
-            (next, left) = (pack.next(place), left - 1);
-        }
-        self.pack.remove(at, count);
-    }
 }
 
 /// A long list.
@@ -220,16 +166,16 @@ impl Chunks {
         if self.quick {
             return;
         }
-        let size = self.chunks.front().map_or(LISTPACK_FRAME, |chunk| chunk.size);
-        let full = self.chunks.front().is_some_and(|chunk| !chunk.pack.has_room(more));
+        let size = self.chunks.front().map_or(LISTPACK_FRAME, Chunk::size);
+        let full = self.chunks.front().is_some_and(|chunk| !chunk.has_room(more));
         self.quick = limit.is_exceeded(size + more_bytes, self.len + more) || full;
     }
 
     pub(super) fn shrink(&mut self, limit: Limit) {
-        if !self.quick || self.count != 1 || self.chunks[0].alone {
+        if !self.quick || self.count != 1 || self.chunks[0].is_alone() {
             return;
         }
-        let (size, len) = (self.chunks[0].size, self.len);
+        let (size, len) = (self.chunks[0].size(), self.len);
         self.quick = match limit {
             Limit::Bytes(max) => size > max / 2,
             Limit::Elements(max) => len > max / 2,
@@ -240,22 +186,22 @@ impl Chunks {
     pub(super) fn take_short(&mut self, bytes_max: usize) -> Option<Pack> {
         match self.chunks.front_mut() {
             None => Some(Pack::default()),
-            Some(chunk) if !self.quick && chunk.pack.as_ref().bytes().len() <= bytes_max => {
-                Some(std::mem::take(&mut chunk.pack))
+            Some(chunk) if !self.quick && chunk.pack().bytes().len() <= bytes_max => {
+                Some(std::mem::take(chunk.whole()))
             }
             Some(_) => None,
         }
     }
 
     fn add(&mut self, at: usize, chunk: Chunk) {
-        self.pack_bytes += chunk.pack.heap_bytes();
+        self.pack_bytes += chunk.heap_bytes();
         self.chunks.insert(at, chunk);
         self.count += 1;
     }
 
     fn drop_chunk(&mut self, at: usize) -> Option<Chunk> {
         let chunk = self.chunks.remove(at)?;
-        self.pack_bytes -= chunk.pack.heap_bytes();
+        self.pack_bytes -= chunk.heap_bytes();
         self.count -= 1;
         Some(chunk)
     }
@@ -263,10 +209,10 @@ impl Chunks {
     /// Changes a chunk; one that is empty then goes.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Chunk)) {
         let chunk = &mut self.chunks[at];
-        let before = chunk.pack.heap_bytes();
+        let before = chunk.heap_bytes();
         change(chunk);
-        chunk.pack.trim();
-        self.pack_bytes = self.pack_bytes - before + chunk.pack.heap_bytes();
+        chunk.trim();
+        self.pack_bytes = self.pack_bytes - before + chunk.heap_bytes();
         if chunk.len() == 0 {
             self.drop_chunk(at);
         }
@@ -289,7 +235,7 @@ impl Chunks {
         }
         // The pack that was last is full now.
         if self.count > 0 {
-            self.change(end, |chunk| chunk.pack.shrink());
+            self.change(end, |chunk| chunk.shrink());
         }
         let at = if side == Side::Left { 0 } else { self.count };
         self.add(at, Chunk::of(text, self.quick && limit.is_large(text.len())));
@@ -310,7 +256,7 @@ impl Chunks {
             Side::Right => end == chunk.pack().bytes().len(),
         };
         let large = limit.is_large(text.len());
-        if at_edge || chunk.alone {
+        if at_edge || chunk.is_alone() {
             let neighbour = if side == Side::Left { idx.checked_sub(1) } else { Some(idx + 1) };
             let neighbour = neighbour.filter(|idx| {
                 !large && self.chunks.get(*idx).is_some_and(|chunk| chunk.allows(limit, text.len()))
@@ -366,26 +312,19 @@ impl Chunks {
     /// Joins a chunk and the next one, if they fit together.
     fn merge(&mut self, left: usize, limit: Limit) -> bool {
         let (Some(one), Some(two)) = (self.chunks.get(left), self.chunks.get(left + 1)) else { return false };
-        let fits = !limit.is_exceeded(one.size + two.size - LISTPACK_FRAME, one.len() + two.len());
-        if one.alone || two.alone || !fits || !one.pack.has_room(two.len()) {
+        let fits = !limit.is_exceeded(one.size() + two.size() - LISTPACK_FRAME, one.len() + two.len());
+        if one.is_alone() || two.is_alone() || !fits || !one.has_room(two.len()) {
             return false;
         }
         let Some(two) = self.drop_chunk(left + 1) else { return false };
-        self.change(left, |one| {
-            two.pack().iter().for_each(|element| one.pack.push_back(element));
-            one.size += two.size - LISTPACK_FRAME;
-        });
+        self.change(left, |one| one.append(&two));
         true
     }
 
     pub(super) fn replace(&mut self, place: Place, text: &[u8], limit: Limit) {
-        let (alone, large) = (self.chunks[place.chunk].alone, self.quick && limit.is_large(text.len()));
+        let (alone, large) = (self.chunks[place.chunk].is_alone(), self.quick && limit.is_large(text.len()));
         if alone == large {
-            return self.change(place.chunk, |chunk| {
-                chunk.size -= listpack_len(chunk.pack().get(place.at));
-                chunk.size += element_size(text);
-                chunk.pack.replace(place.at, Element::of(text));
-            });
+            return self.change(place.chunk, |chunk| chunk.replace(place.at, text));
         }
         self.insert(place, Side::Right, text, limit);
         let count = self.count;
@@ -432,10 +371,10 @@ impl Chunks {
     pub(super) fn check(&self) {
         assert_eq!(self.count, self.chunks.len());
         assert_eq!(self.len, self.chunks.iter().map(Chunk::len).sum());
-        assert_eq!(self.pack_bytes, self.chunks.iter().map(|chunk| chunk.pack.heap_bytes()).sum());
+        assert_eq!(self.pack_bytes, self.chunks.iter().map(|chunk| chunk.heap_bytes()).sum());
         for chunk in &self.chunks {
-            assert_eq!(chunk.size, listpack_size(chunk.pack()));
-            assert!(chunk.len() > 0 && (!chunk.alone || chunk.len() == 1));
+            assert_eq!(chunk.size(), listpack_size(chunk.pack()));
+            assert!(chunk.len() > 0 && (!chunk.is_alone() || chunk.len() == 1));
         }
         assert!(self.quick || self.count <= 1);
     }

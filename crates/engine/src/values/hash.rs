@@ -97,7 +97,7 @@ impl Hash {
                 pack.replace(at, Element::of(value));
                 return false;
             }
-            if pack.as_ref().len() / 2 < limits.hash_entries && pack.has_room(2) {
+            if pack.as_ref().len() / 2 < limits.hash_entries && pack.as_ref().has_room(2) {
                 pack.push_back(Element::of(field));
                 pack.push_back(Element::of(value));
                 return true;

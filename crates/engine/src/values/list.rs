@@ -3,7 +3,8 @@
 //! A short list is one pack, in its key's entry; a longer one is a deque of packs ([`Chunks`]). What OBJECT ENCODING says of
 //! either is a question of its own: `list-max-listpack-size` decides it from the size that the list would have in Valkey.
 
-use super::chunks::{Chunk, Chunks, Limit, listpack_len, listpack_size};
+use super::chunk::Chunk;
+use super::chunks::{Chunks, Limit, listpack_len, listpack_size};
 use super::pack::{Element, Pack, PackRef};
 
 /// Packs of more bytes do not lie in their key's entry, where every change would copy them.

@@ -5,6 +5,7 @@
 //! keys, commands, time or other shards.
 
 mod blob;
+mod chunk;
 mod chunks;
 mod fields;
 mod hash;
@@ -20,7 +21,8 @@ mod table;
 mod tally;
 
 pub use blob::Blob;
-pub use chunks::{Chunk, Chunks};
+pub use chunk::Chunk;
+pub use chunks::Chunks;
 pub use fields::Fields;
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};

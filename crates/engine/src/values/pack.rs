@@ -196,6 +196,11 @@ impl<'a> PackRef<'a> {
         if self.0.len() > COUNT_LEN { Some(COUNT_LEN) } else { None }
     }
 
+    /// Whether so many more elements can be counted.
+    pub fn has_room(self, more: usize) -> bool {
+        self.len() + more <= PACK_LEN_MAX
+    }
+
     /// Where the last element is.
     pub fn last(self) -> Option<usize> {
         self.before(self.0.len())
@@ -352,14 +357,13 @@ impl Pack {
         self.0.capacity()
     }
 
-    /// Whether another element of so many bytes fits within a limit on elements and bytes.
-    pub fn has_room(&self, more: usize) -> bool {
-        self.as_ref().len() + more <= PACK_LEN_MAX
+    fn add_to_count(&mut self, change: isize) {
+        self.add_to_count_at(0, change);
     }
 
-    fn add_to_count(&mut self, change: isize) {
-        let count = self.as_ref().len().saturating_add_signed(change);
-        self.0[..COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
+    fn add_to_count_at(&mut self, gap: usize, change: isize) {
+        let count = u16_at(&self.0, gap).saturating_add_signed(change);
+        self.0[gap..gap + COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
     /// Prepares for an element whose text has so many bytes, and for some more after it: room grows by an eighth at a time.
@@ -426,6 +430,59 @@ impl Pack {
         }
         self.0.drain(at..end);
         self.add_to_count(-(removed as isize));
+    }
+}
+
+/// A pack whose bytes begin behind a gap of others, which its owner knows of. Places in it count from its own beginning.
+impl Pack {
+    /// Removes bytes from the front: the gap.
+    pub fn cut_front(&mut self, gap: usize) {
+        if gap > 0 {
+            self.0.drain(..gap);
+        }
+    }
+
+    /// Adds an element at the end.
+    pub fn push_back_behind(&mut self, gap: usize, element: Element<'_>) {
+        encode(element, &mut self.0);
+        self.add_to_count_at(gap, 1);
+    }
+
+    /// Adds an element at the front, in the gap if it is wide enough; it grows by a quarter of the pack otherwise. Returns how
+    /// wide it is then.
+    pub fn push_front_behind(&mut self, mut gap: usize, element: Element<'_>) -> usize {
+        let count = u16_at(&self.0, gap) + 1;
+        let end = self.0.len();
+        encode(element, &mut self.0);
+        let len = self.0.len() - end;
+        if gap < len {
+            let wider = len + (end - gap) / 4;
+            self.0.reserve_exact(wider);
+            self.0.resize(end + len + wider, 0);
+            self.0.copy_within(gap..end + len, gap + wider);
+            gap += wider;
+        }
+        // Its last bytes come to lie where the count was.
+        let end = self.0.len() - len;
+        self.0.copy_within(end.., gap + COUNT_LEN - len);
+        self.0.truncate(end);
+        gap -= len;
+        self.0[gap..gap + COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
+        gap
+    }
+
+    /// Removes the first `count` elements; `end` is where the one behind them is. Returns how wide the gap is then.
+    pub fn pop_front_behind(&mut self, gap: usize, end: usize, count: usize) -> usize {
+        let left = u16_at(&self.0, gap) - count;
+        let gap = gap + end - COUNT_LEN;
+        self.0[gap..gap + COUNT_LEN].copy_from_slice(&(left as u16).to_le_bytes());
+        gap
+    }
+
+    /// Removes all elements from the one at `at` on, which are `count`.
+    pub fn truncate_behind(&mut self, gap: usize, at: usize, count: usize) {
+        self.0.truncate(gap + at);
+        self.add_to_count_at(gap, -(count as isize));
     }
 }
 

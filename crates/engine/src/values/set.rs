@@ -147,7 +147,7 @@ impl Set {
                     return false;
                 }
                 let fits = pack.as_ref().len() < limits.set_entries && member.len() <= limits.set_value;
-                if fits && pack.has_room(1) {
+                if fits && pack.as_ref().has_room(1) {
                     pack.push_back(Element::of(member));
                 } else {
                     self.enlarge(limits.seed).insert(Member::new(member));

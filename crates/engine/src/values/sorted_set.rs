@@ -123,7 +123,7 @@ impl SortedSet {
             }
             let fits = pack.as_ref().len() / 2 < limits.sorted_entries
                 && member.len() <= limits.sorted_value
-                && pack.has_room(2);
+                && pack.as_ref().has_room(2);
             if fits {
                 insert_in_pack(pack, member, score);
                 return None;
