@@ -1,6 +1,6 @@
 //! Commands read ahead of being run.
 
-use crate::keyspace::WARM_MAX;
+use crate::keyspace::{KnownKey, WARM_MAX};
 use crate::session::Partial;
 use bytes::Bytes;
 use corelane_resp::{Limits, Parser, ProtocolError, Span, Step};
@@ -14,6 +14,8 @@ pub(crate) struct Ahead {
     pub(crate) spans: [Vec<Span>; WARM_MAX + 1],
     /// Owned arguments of the last command; the others have none.
     pub(crate) owned: Vec<Bytes>,
+    /// The first key of each command, if it has been hashed.
+    pub(crate) keys: [KnownKey; WARM_MAX],
 }
 
 impl Default for Ahead {
@@ -23,6 +25,7 @@ impl Default for Ahead {
             starts: [0; WARM_MAX + 1],
             spans: std::array::from_fn(|_| Vec::new()),
             owned: Vec::new(),
+            keys: [KnownKey::default(); WARM_MAX],
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
 use crate::journal::{Journal, LogPart};
-use crate::keyspace::{Detached, EntryMut, Key, Keyspace, Lfu, Millis, NewValue};
+use crate::keyspace::{Detached, EntryMut, Key, Keyspace, KnownKey, Lfu, Millis, NewValue};
 use crate::latency_monitor::LatencyPart;
 use crate::memory::ShardMemory;
 use crate::monitor::Watchers;
@@ -81,6 +81,8 @@ pub struct Shard {
     pub slots: SlotMap,
     /// The keys.
     pub keyspace: Keyspace,
+    /// The key of the command being run, if it has been hashed already.
+    pub(crate) known_key: KnownKey,
     /// For random choices.
     pub rng: Rng,
     /// Counters.
@@ -365,7 +367,7 @@ impl Ctx<'_> {
     /// Slot and hash of a key.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
-        self.shard.keyspace.hasher().key(bytes)
+        self.shard.known_key.of(bytes).unwrap_or_else(|| self.shard.keyspace.hasher().key(bytes))
     }
 
     /// The entry of a key in the selected database.

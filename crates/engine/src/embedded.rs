@@ -11,11 +11,11 @@ use crate::commands::{CommandTable, Lookup};
 use crate::coordinator::Coordinator;
 use crate::dispatch::{Peers, needs_all_shards};
 use crate::errors::Error;
-use crate::keyspace::{Millis, WARM_MAX};
+use crate::keyspace::{KnownKey, Millis, WARM_MAX};
 use crate::node::{Core, Node};
 use crate::participant::Participant;
 use crate::session::{Session, SessionId};
-use crate::slot::{ShardId, Slot, SlotMap, slot_of};
+use crate::slot::{ShardId, SlotMap, slot_of};
 use bytes::Bytes;
 use corelane_resp::{Proto, Reply, Span, encode_command};
 
@@ -304,13 +304,13 @@ impl Core {
     /// Has the keys of the commands from `from` on loaded while there is still something else to do.
     fn warm_calls(&self, calls: &Calls, from: usize) {
         let hasher = self.shard.keyspace.hasher();
-        let mut keys = [(0, Slot(0)); WARM_MAX];
+        let mut keys = [KnownKey::default(); WARM_MAX];
         let mut count = 0;
         for idx in from..calls.len().min(from + WARM_MAX) {
             if let Some(key) = calls.args(idx).get(1) {
                 let key = hasher.key(key);
                 if self.shard.slots.owner(key.slot) == self.shard.me {
-                    keys[count] = (key.hash, key.slot);
+                    keys[count] = KnownKey::new(key);
                     count += 1;
                 }
             }

@@ -14,7 +14,8 @@ pub(crate) fn shard_of(shard: &Shard, key: &[u8]) -> ShardId {
     if shard.slots.shards() == 1 {
         return shard.me;
     }
-    shard.slots.owner(slot_of(key))
+    let slot = shard.known_key.of(key).map_or_else(|| slot_of(key), |key| key.slot);
+    shard.slots.owner(slot)
 }
 
 /// A context that sees no connections.

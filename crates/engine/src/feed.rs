@@ -6,11 +6,10 @@ use crate::coordinator::Coordinator;
 use crate::ctx::HostRequest;
 use crate::dispatch::Peers;
 use crate::errors::Error;
-use crate::keyspace::{Millis, WARM_MAX};
+use crate::keyspace::{KnownKey, Millis, WARM_MAX};
 use crate::node::Core;
 use crate::participant::Participant;
 use crate::session::{CloseWhen, PauseState, Session, SessionId};
-use crate::slot::Slot;
 use corelane_resp::{Limits, Parser, ProtocolError, Step};
 
 /// How far the commands of some input could be run.
@@ -155,8 +154,9 @@ impl Core {
         let began = self.shard.timing.last();
         while session.can_run(self.shard.settings.output_backlog_max) {
             let stop = self.parse(&mut ahead, session, &data[used..]);
+            ahead.keys = [KnownKey::default(); WARM_MAX];
             if ahead.len > 1 {
-                self.warm(session.client.db, &ahead, &data[used..]);
+                self.warm(session.client.db, &mut ahead, &data[used..]);
             }
             let (done, in_time) =
                 self.run_ahead(peers, (&mut *session, id), &ahead, &data[used..], (now, began));
@@ -223,10 +223,12 @@ impl Core {
             } else {
                 self.request_bytes = ahead.request_bytes(idx);
                 self.shard.timing.place = idx;
+                self.shard.known_key = ahead.keys[idx];
                 self.run_command(peers, session, id, args, now);
                 in_time = !self.shard.timing.is_over(began);
             }
         }
+        self.shard.known_key = KnownKey::default();
         self.end_run(&session.client, ahead, data, now);
         (used, in_time)
     }
@@ -248,21 +250,21 @@ impl Core {
 
     /// Has the keys of commands that were read ahead loaded while there is still something else to do. What is not a
     /// key does no harm.
-    fn warm(&self, db: usize, ahead: &Ahead, data: &[u8]) {
+    fn warm(&self, db: usize, ahead: &mut Ahead, data: &[u8]) {
         let hasher = self.shard.keyspace.hasher();
-        let mut keys = [(0, Slot(0)); WARM_MAX];
+        let mut ours = [KnownKey::default(); WARM_MAX];
         let mut count = 0;
         for idx in 0..ahead.len {
             let args = Args::new(&data[ahead.starts[idx]..], &ahead.spans[idx], &ahead.owned);
             if let Some(key) = args.get(1) {
-                let key = hasher.key(key);
-                if self.shard.slots.owner(key.slot) == self.shard.me {
-                    keys[count] = (key.hash, key.slot);
+                ahead.keys[idx] = KnownKey::new(hasher.key(key));
+                if self.shard.slots.owner(ahead.keys[idx].slot) == self.shard.me {
+                    ours[count] = ahead.keys[idx];
                     count += 1;
                 }
             }
         }
-        self.shard.keyspace.warm(db, &keys[..count]);
+        self.shard.keyspace.warm(db, &ours[..count]);
     }
 
     pub(crate) fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {

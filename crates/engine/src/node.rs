@@ -10,7 +10,7 @@ use crate::commands::{CommandId, CommandTable};
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
 use crate::journal::Journal;
-use crate::keyspace::{KeyHasher, Keyspace, Millis};
+use crate::keyspace::{KeyHasher, Keyspace, KnownKey, Millis};
 use crate::memory::ShardMemory;
 use crate::message::{Batch, TxMessage};
 use crate::modes::Modes;
@@ -19,7 +19,7 @@ use crate::participant::Participant;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::rates::Sampler;
-use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions};
+use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions, WITHHELD_MAX};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
@@ -133,6 +133,7 @@ impl Node {
             me: config.me,
             slots: SlotMap::new(config.shards),
             keyspace: Keyspace::new(config.settings.databases, hasher),
+            known_key: KnownKey::default(),
             rng: Rng::new(config.seed ^ (u64::from(config.me.0) << 48)),
             stats: ShardStats::default(),
             timing: Timing::new(config.ticks, &config.settings.observation),
@@ -530,12 +531,17 @@ impl Core {
             session.client.close = Some(CloseWhen::Now);
         }
         let backlog_max = settings.output_backlog_max;
-        if !session.resuming && session.has_work() && session.can_run(backlog_max) {
+        let runs_on = !session.resuming && session.has_work() && session.can_run(backlog_max);
+        if runs_on {
             session.resuming = true;
             self.resume.push(id);
         }
         if session.embedded {
             self.answered.extend(session.is_settled().then_some(id));
+            return;
+        }
+        if runs_on && session.client.close.is_none() && session.out.len() < WITHHELD_MAX {
+            // What it runs next may withhold this output.
             return;
         }
         let withhold = session.may_withhold();

@@ -4,11 +4,11 @@ use crate::args::Args;
 use crate::ctx::write_error;
 use crate::errors::Error;
 use crate::execute::run_whole;
-use crate::keyspace::{Millis, WARM_MAX};
+use crate::keyspace::{KnownKey, Millis, WARM_MAX};
 use crate::message::{Batch, RequestHead};
 use crate::node::{Core, Node};
 use crate::participant::Origin;
-use crate::slot::{ShardId, Slot};
+use crate::slot::ShardId;
 use crate::timing::Answered;
 use corelane_resp::Reply;
 
@@ -19,26 +19,26 @@ impl Node {
         let mut heads = [None; WARM_MAX];
         let mut at = 0;
         loop {
-            let mut keys = [(0, Slot(0)); WARM_MAX];
-            let (mut count, mut keyed) = (0, 0);
+            ahead.keys = [KnownKey::default(); WARM_MAX];
+            let mut count = 0;
             while count < WARM_MAX
                 && let Some((head, next)) = batch.request_at(at, &mut ahead.spans[count])
             {
                 heads[count] = Some(head);
                 if let Some(key) = batch.request_args(&ahead.spans[count]).get(1) {
-                    let key = self.core.shard.keyspace.hasher().key(key);
-                    keys[keyed] = (key.hash, key.slot);
-                    keyed += 1;
+                    ahead.keys[count] = KnownKey::new(self.core.shard.keyspace.hasher().key(key));
                 }
                 (at, count) = (next, count + 1);
             }
             if let Some(Some(head)) = heads[..count].first() {
-                self.core.shard.keyspace.warm(head.db.into(), &keys[..keyed]);
+                self.core.shard.keyspace.warm(head.db.into(), &ahead.keys[..count]);
             }
             for (place, (head, spans)) in heads[..count].iter().flatten().zip(&ahead.spans).enumerate() {
                 self.core.shard.timing.place = place;
+                self.core.shard.known_key = ahead.keys[place];
                 self.serve_one(from, *head, batch.request_args(spans), now);
             }
+            self.core.shard.known_key = KnownKey::default();
             self.core.shard.timing.end_run();
             if let Some(stalled) = self.core.shard.timing.take_stalled()
                 && let Some(head) = heads[stalled.place]

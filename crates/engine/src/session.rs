@@ -25,7 +25,7 @@ const OWED_LEN_MAX: usize = 4 << 20;
 /// Unprocessed input after which a connection that cannot run commands is no longer read from.
 const INPUT_BACKLOG_MAX: usize = 64 << 10;
 /// Output that is not kept back for the sake of a fuller send.
-const WITHHELD_MAX: usize = 16 << 10;
+pub(crate) const WITHHELD_MAX: usize = 16 << 10;
 /// The generation of a session fits this many bits.
 const GENERATION_MASK: u32 = (1 << 24) - 1;
 
@@ -401,11 +401,13 @@ impl Session {
         self.blocked.is_some() || self.held_up
     }
 
-    /// Whether it is better to send nothing yet: replies of other shards are on their way, and one send for all costs a
-    /// fraction of two.
+    /// Whether it is better to send nothing yet: replies of other shards are on their way, or a command over several shards
+    /// is under way, and one send for all costs a fraction of two.
     #[inline]
     pub(crate) fn may_withhold(&self) -> bool {
-        !self.order.is_empty() && self.out.len() < WITHHELD_MAX && self.client.close.is_none()
+        (!self.order.is_empty() || self.in_transaction)
+            && self.out.len() < WITHHELD_MAX
+            && self.client.close.is_none()
     }
 
     fn wants_read(&self, output_backlog_max: usize) -> bool {

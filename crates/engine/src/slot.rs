@@ -9,7 +9,7 @@ use std::ops::Range;
 pub const SLOTS: u16 = 16384;
 
 /// One hash slot, below [`SLOTS`].
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+#[derive(Copy, Clone, Default, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct Slot(pub u16);
 
 impl Slot {

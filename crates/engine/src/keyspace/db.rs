@@ -5,7 +5,7 @@ use super::entry::{Entry, StringForm};
 use super::table::{Found, Node};
 use super::wheel::Wheel;
 use super::word::{EntryMut, EntryRef};
-use super::{Key, KeyHasher, Millis, NewValue, Value, ValueRef};
+use super::{Key, KeyHasher, KnownKey, Millis, NewValue, Value, ValueRef};
 use crate::slot::{SLOTS, Slot};
 
 /// Slots that are counted together, so that an entry is found by its number without looking at every slot.
@@ -171,17 +171,17 @@ impl Db {
 
     /// Reads what lookups of these keys will read, one step of all of them before the next step of any, so that the
     /// processor waits for many cache misses at once and not for one after the other.
-    pub(super) fn warm(&self, keys: &[(u64, Slot)]) {
+    pub(super) fn warm(&self, keys: &[KnownKey]) {
         if self.slots.is_empty() {
             return;
         }
         let mut leaves = [None; WARM_MAX];
-        for (leaf, (hash, slot)) in leaves.iter_mut().zip(keys) {
-            *leaf = Some(self.slots[usize::from(slot.0)].leaf(*hash));
+        for (leaf, key) in leaves.iter_mut().zip(keys) {
+            *leaf = Some(self.slots[usize::from(key.slot.0)].leaf(key.hash));
         }
         let mut words = [None; WARM_MAX];
-        for ((word, leaf), (hash, _)) in words.iter_mut().zip(&leaves).zip(keys) {
-            *word = leaf.and_then(|(leaf, level)| leaf.candidate(*hash, level));
+        for ((word, leaf), key) in words.iter_mut().zip(&leaves).zip(keys) {
+            *word = leaf.and_then(|(leaf, level)| leaf.candidate(key.hash, level));
         }
         let ends: usize = words.iter().flatten().map(|word| word.item().end_byte()).sum();
         std::hint::black_box(ends);

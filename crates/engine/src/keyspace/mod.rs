@@ -48,6 +48,28 @@ pub struct Key<'a> {
     pub slot: Slot,
 }
 
+/// What was computed of a key that lies somewhere in a client's input. To be forgotten before that input is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownKey {
+    /// Address and length of its bytes.
+    place: (usize, usize),
+    pub(crate) hash: u64,
+    pub(crate) slot: Slot,
+}
+
+impl KnownKey {
+    pub(crate) fn new(key: Key<'_>) -> Self {
+        Self { place: (key.bytes.as_ptr().addr(), key.bytes.len()), hash: key.hash, slot: key.slot }
+    }
+
+    /// The key with these bytes, if it is this one where it lies.
+    #[inline]
+    pub(crate) fn of<'a>(&self, bytes: &'a [u8]) -> Option<Key<'a>> {
+        let is_it = (bytes.as_ptr().addr(), bytes.len()) == self.place;
+        is_it.then_some(Key { bytes, hash: self.hash, slot: self.slot })
+    }
+}
+
 /// Hashes keys; the same on every shard of a process.
 #[derive(Clone)]
 pub struct KeyHasher(foldhash::quality::FixedState);
@@ -140,9 +162,9 @@ impl Keyspace {
         self.dbs[db].stats()
     }
 
-    /// Loads what lookups of these keys (hash and slot; at most `WARM_MAX`) will read into the processor's cache.
+    /// Loads what lookups of these keys (at most `WARM_MAX`) will read into the processor's cache.
     #[inline]
-    pub fn warm(&self, db: usize, keys: &[(u64, Slot)]) {
+    pub(crate) fn warm(&self, db: usize, keys: &[KnownKey]) {
         self.dbs[db].warm(keys);
     }
 
