@@ -337,7 +337,16 @@ pub(super) fn take(
 ) -> Option<SortedSet> {
     let (len, reverse) = (set.as_ref().len(), end == End::Max);
     let count = count.min(len);
-    set.as_ref().visit(0, count, reverse, write);
+    let mut left = count;
+    set.as_ref().visit(0, count + 1, reverse, &mut |member, score| {
+        if left == 0 {
+            // Whoever pops one will pop the next: it is loaded while this one is removed.
+            std::hint::black_box(member.first());
+            return;
+        }
+        left -= 1;
+        write(member, score);
+    });
     remove_ranks(set, if reverse { len - count } else { 0 }, count)
 }
 

@@ -106,7 +106,7 @@ impl Chunks {
 
     /// To be called when all elements are there: Valkey then keeps them in a listpack if they are in one pack.
     pub(super) fn settle(&mut self) {
-        self.quick = self.count > 1 || self.chunks.front().is_some_and(|chunk| chunk.alone);
+        self.quick = self.count > 1 || self.chunks.front().is_some_and(Chunk::is_alone);
     }
 
     pub(super) const fn len(&self) -> usize {
