@@ -86,7 +86,7 @@ impl Core {
         if !session.client.modes.is_empty() {
             session.client.modes.next_command();
         }
-        let lookup = self.table.find(args);
+        let lookup = self.table.find_again(&self.recent, args);
         if self.is_stranger(&session.client) && !lookup.needs_no_password() && !is_http(args.at(0)) {
             self.running = self.table.id_of(args);
             return self.refuse(session, Error::text("NOAUTH Authentication required."));

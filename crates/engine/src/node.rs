@@ -6,7 +6,7 @@
 
 use crate::ahead::Ahead;
 use crate::blocking::Blocking;
-use crate::commands::{CommandId, CommandTable};
+use crate::commands::{CommandId, CommandTable, Recent};
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
 use crate::journal::Journal;
@@ -81,6 +81,7 @@ pub struct Node {
 pub(crate) struct Core {
     pub(crate) shard: Shard,
     pub(crate) table: CommandTable,
+    pub(crate) recent: Recent,
     pub(crate) limits: Limits,
     /// What goes to the other shards, by destination.
     pub(crate) outboxes: Vec<Box<Batch>>,
@@ -158,6 +159,7 @@ impl Node {
         let core = Core {
             shard,
             table,
+            recent: Recent::default(),
             limits,
             outboxes: (0..config.shards).map(|_| Box::default()).collect(),
             local: VecDeque::new(),

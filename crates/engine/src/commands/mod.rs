@@ -82,7 +82,7 @@ use crate::errors::{Error, echoed};
 use crate::session::Client;
 use crate::settings::Settings;
 use hashbrown::HashMap;
-use recent::Recent;
+pub(crate) use recent::Recent;
 
 /// The families, in the order in which COMMAND lists them.
 static FAMILIES: &[&[Command]] = &[
@@ -212,7 +212,6 @@ pub(crate) struct CommandId {
 /// Finds commands by name.
 pub struct CommandTable {
     by_name: HashMap<Box<[u8]>, CommandId, foldhash::fast::FixedState>,
-    recent: Recent,
 }
 
 impl Default for CommandTable {
@@ -233,7 +232,7 @@ impl CommandTable {
                 number += 1 + command.shown_subcommands().len() as u16;
             }
         }
-        Self { by_name, recent: Recent::default() }
+        Self { by_name }
     }
 
     /// All commands, some of them under other names; with an empty one, not at all. Names are in lower case.
@@ -256,10 +255,6 @@ impl CommandTable {
 
     #[inline]
     fn id(&self, name: &[u8]) -> Option<CommandId> {
-        self.recent.get(name, || self.look_up(name))
-    }
-
-    fn look_up(&self, name: &[u8]) -> Option<CommandId> {
         let mut lower = [0; NAME_LEN_MAX];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -270,7 +265,18 @@ impl CommandTable {
     /// The command or subcommand that these arguments ask for, if they are as many as it takes.
     #[inline]
     pub(crate) fn find(&self, args: Args<'_>) -> Lookup {
-        let Some(id) = self.id(args.at(0)) else { return Lookup::Failed(unknown_command(args)) };
+        Self::found(self.id(args.at(0)), args)
+    }
+
+    /// The same, where names have been looked up before.
+    #[inline]
+    pub(crate) fn find_again(&self, recent: &Recent, args: Args<'_>) -> Lookup {
+        Self::found(recent.get(args.at(0), |name| self.id(name)), args)
+    }
+
+    #[inline]
+    fn found(id: Option<CommandId>, args: Args<'_>) -> Lookup {
+        let Some(id) = id else { return Lookup::Failed(unknown_command(args)) };
         let command = by_index(id.index);
         if command.subcommands.is_empty() {
             if command.accepts(args.len()) {

@@ -41,19 +41,23 @@ impl Name {
 
 /// The last name at each place with what it was found to mean.
 #[derive(Default)]
-pub(super) struct Recent([Cell<(Name, CommandId)>; NAMES]);
+pub(crate) struct Recent([Cell<(Name, CommandId)>; NAMES]);
 
 impl Recent {
     /// What a name means; `find` is asked if it was not looked up lately.
     #[inline]
-    pub(super) fn get(&self, name: &[u8], find: impl FnOnce() -> Option<CommandId>) -> Option<CommandId> {
-        let Some(key) = Name::of(name) else { return find() };
+    pub(super) fn get(
+        &self,
+        name: &[u8],
+        find: impl FnOnce(&[u8]) -> Option<CommandId>,
+    ) -> Option<CommandId> {
+        let Some(key) = Name::of(name) else { return find(name) };
         let place = &self.0[key.place()];
         let (known, id) = place.get();
         if known == key {
             return Some(id);
         }
-        let id = find()?;
+        let id = find(name)?;
         place.set((key, id));
         Some(id)
     }
@@ -94,10 +98,10 @@ mod tests {
         };
         let id = CommandId { index: 7, ..CommandId::default() };
         for _ in 0..3 {
-            assert_eq!(recent.get(b"nothing", || find(None)), None);
+            assert_eq!(recent.get(b"nothing", |_| find(None)), None);
         }
         for _ in 0..3 {
-            assert_eq!(recent.get(b"GET", || find(Some(id))), Some(id));
+            assert_eq!(recent.get(b"GET", |_| find(Some(id))), Some(id));
         }
         assert_eq!(asked.get(), 4);
     }
