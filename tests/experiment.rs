@@ -60,7 +60,7 @@ fn generator(dir: &Path, first: &str) -> String {
 fn reports_of_published_figures_come_to_the_published_conclusions() {
     let (ec2, premises) = (recorded("env-ec2.json"), recorded("env-premises.json"));
     let (placement, compare) = (recorded("placement.json"), recorded("compare.json"));
-    let accel = recorded("accel.json");
+    let (accel, twice) = (recorded("accel.json"), recorded("twice.json"));
     // What the documents conclude: 54 % more, 43 to 45 % less; 2.2 to 2.6, 3.5 and 2.57 times; 2.3 times, with the
     // distribution that redis-benchmark has printed; as much as the clock.
     for (words, golden, published) in [
@@ -83,6 +83,15 @@ fn reports_of_published_figures_come_to_the_published_conclusions() {
                  4967042)\n99.609% <= 0.191 milliseconds (cumulative count 4991789)\n",
                 "\n99.998% <= 2.103 milliseconds (cumulative count 4999920)\n99.999% <= 3.103 milliseconds (cumulative count \
                  4999931)\n",
+            ],
+        ),
+        // One server measured twice, on a machine that others kept busy.
+        (
+            vec!["report", text(&twice)],
+            "twice.md",
+            &[
+                "SET | no difference (0.78 ×)",
+                "is no different (the medians are 0.78 to 1.18 ×, which is within the spread) from",
             ],
         ),
         (vec!["report", text(&ec2)], "env.md", &["SET: 175746.92 requests per second\nGET: 188323.91"]),
@@ -321,6 +330,110 @@ fn a_drifting_server_really_runs_on_one_cpu_after_another() {
     run.child.wait().expect("an exit");
     assert!(found.is_some(), "the shard ran on {seen:?} only");
     fs::remove_dir_all(&run.dir).expect("the directory made above");
+}
+
+#[test]
+fn small_real_runs_of_all_experiments_are_saved_shown_and_compared() {
+    let dir = server::scratch_dir("experiment-real");
+    let out = |name: &str| dir.join(name).to_str().expect("a path in UTF-8").to_owned();
+    let [compare, env_a, env_b, accel, diff] = ["compare", "env-a", "env-b", "accel", "diff"].map(out);
+    let loads = "SET,GET,HSET,SET-random-keys";
+    let run = |words: &[&str]| {
+        let output = experiment(words);
+        assert!(output.status.success(), "{words:?}: {}", complaint(&output));
+        printed(&output)
+    };
+    let small = ["--scale", "0.02", "--repeat", "2", "-q"];
+    let report = run(&[
+        &["compare", "--start-a", SERVER, "--start-b", SERVER, "--only", loads, "--out", &compare],
+        &small[..],
+    ]
+    .concat());
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [
+        format!("# corelane {version} (a) beside corelane {version} (b)"),
+        "## Random keys, requests of 61 bytes\n\n50 clients, 10 000 random keys, requests of 61 bytes; 20,000 requests a run.".to_owned(),
+        "medians of 2 alternating runs".to_owned(),
+        "corelane bench --json -h 127.0.0.1 -p ".to_owned(),
+    ] {
+        assert!(report.contains(&part), "{part} in {report}");
+    }
+    assert!(!report.contains("| – |"), "resources are known of both: {report}");
+    for out in [&env_a, &env_b] {
+        let report = run(&[&["env", "--server", SERVER, "--out", out, "--label", out], &small[..]].concat());
+        assert!(report.contains("\nLPOP: ") && report.contains(" requests per second\n"), "{report}");
+    }
+    let report = run(&["diff", &env_a, &env_b, "--out", &diff]);
+    assert!(
+        report.contains(" × as many requests per second as ") && report.contains("Its clock is 1.00 ×"),
+        "{report}"
+    );
+    let ways = "ordinary,ring,ring-unix";
+    let tiny = ["--scale", "0.001", "--repeat", "1", "--threads", "1", "-q"];
+    let report =
+        run(&[&["accel", "--ordinary", SERVER, "--only", ways, "--out", &accel], &tiny[..]].concat());
+    assert_eq!(report.matches("\nLatency by percentile distribution:\n0.000% <= ").count(), 3, "{report}");
+    assert!(report.contains(" -s {dir}/socket "), "{report}");
+    for picture in ["latency.svg", "throughput.svg", "cpu.svg"] {
+        let svg = fs::read_to_string(Path::new(&accel).join(picture)).expect("a picture");
+        assert!(svg.contains("ordinary sockets") && svg.contains("ring, Unix socket"), "{svg}");
+    }
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+#[test]
+fn placements_are_measured_as_far_as_the_machine_has_them() {
+    if two_cpus().is_none() {
+        return server::skip("one CPU: none for the load generator");
+    }
+    let output = experiment(&[
+        "placement",
+        "--server",
+        SERVER,
+        "--scale",
+        "0.0005",
+        "--repeat",
+        "2",
+        "--drift-us",
+        "100",
+        "-q",
+    ]);
+    let report = printed(&output);
+    assert!(output.status.success(), "{}", complaint(&output));
+    assert!(report.contains("- SET, a drifting server"), "{report}");
+    assert!(report.contains("All threads of the drifting server were moved "), "{report}");
+    let has_siblings = report.contains("both servers together");
+    assert_ne!(
+        has_siblings,
+        report.contains("Not measured: two servers on the threads of one core"),
+        "{report}"
+    );
+}
+
+#[test]
+fn a_server_that_dies_under_a_real_load_ends_the_run_within_a_second() {
+    let dir = server::scratch_dir("experiment-real-death");
+    let socket = dir.join("s");
+    let server = format!("{SERVER} --unixsocket {}", socket.display());
+    let mut command = command(&["env", "--server", &server, "--scale", "1000", "-q"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("corelane runs");
+    let loaded = || {
+        let client = redis::Client::open(format!("unix://{}", socket.display())).ok()?;
+        let mut connection = client.get_connection().ok()?;
+        let info: String = redis::cmd("INFO").query(&mut connection).ok()?;
+        let field =
+            |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        // Beyond what starting it takes.
+        (field("total_commands_processed:")? > 1000).then(|| field("process_id:")).flatten()
+    };
+    let pid = poll(30_000, loaded).expect("a load within 30 s");
+    kill("KILL", pid as u32);
+    let died = Instant::now();
+    let output = child.wait_with_output().expect("an exit");
+    assert!(died.elapsed() < END_MAX, "{:?}", died.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("has ended while it was measured"), "{}", complaint(&output));
+    fs::remove_dir_all(&dir).expect("the directory made above");
 }
 
 /// Two CPUs that this process may use, if there are so many.

@@ -16,7 +16,7 @@ use crate::config_file::split;
 use crate::latency::system::stopped;
 
 /// Between two looks at the processes.
-const PAUSE: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long a server has to be seen ended after its load has failed.
 const GRACE: Duration = Duration::from_millis(100);
 

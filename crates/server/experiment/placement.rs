@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use corelane_runtime::system_files::SystemFiles;
 use corelane_runtime::topology::{allowed_cpus, cores, parse_list, ranges};
@@ -17,6 +17,7 @@ use super::load::Load;
 use super::plan::{Bench, choose};
 use super::recording::{Case, Kind, Recording};
 use super::server::Source;
+use super::system::{Mask, place};
 
 const EXCLUSIVE: &str = "exclusive";
 const SIBLINGS: &str = "siblings";
@@ -161,6 +162,8 @@ pub(super) fn measure(options: &Options) -> Result<Recording> {
     let list = |text: &Option<String>| text.as_deref().map(parse_list).transpose();
     let cores = cores(&SystemFiles::real(), &allowed_cpus()?);
     let places = places(&cores, options.server_cpu, list(&options.drift_cpus)?, list(&options.client_cpus)?)?;
+    // Looking at the processes is work, too, and must not be done where the servers run.
+    place(0, &Mask::of(&places.client)).context("cannot leave the CPUs of the servers")?;
     let bench = Bench::new(&options.common, Some(places.client.clone()));
     let mut recording = Recording::new(
         Kind::Placement,

@@ -117,15 +117,22 @@ fn by_time(text: &mut String, list: &[(u64, u64)]) {
     }
 }
 
+/// Between two points of a picture, in percent: less cannot be seen.
+const POINT_PERCENT: f64 = 0.1;
+
 /// Percent of the requests by microseconds, for a picture.
 pub(super) fn points(test: &Test) -> Vec<(f64, f64)> {
     let total = test.histogram.iter().map(|(_, count)| count).sum::<u64>().max(1) as f64;
-    let mut sum = 0;
-    let points = test.histogram.iter().map(|(us, count)| {
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    let (mut sum, last) = (0, test.histogram.len().saturating_sub(1));
+    for (at, (us, count)) in test.histogram.iter().enumerate() {
         sum += count;
-        (*us, sum as f64 / total * 100.0)
-    });
-    points.collect()
+        let percent = sum as f64 / total * 100.0;
+        if at == last || points.last().is_none_or(|(_, before)| percent - before >= POINT_PERCENT) {
+            points.push((*us, percent));
+        }
+    }
+    points
 }
 
 #[cfg(test)]
