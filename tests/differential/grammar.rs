@@ -95,11 +95,12 @@ const GRAMMAR: &[&str] = &[
     "SUNIONSTORE @k (@k)+",
     "SDIFFSTORE @k (@k)+",
     "SSCAN @k 0 [MATCH @p] [COUNT @n]",
-    "ZADD @k (@f @h)+",
-    "ZADD @k [NX|XX] [CH] (@n @h)+",
-    "ZADD @k [GT|LT] [INCR] @f @h",
-    "ZINCRBY @k @f @h",
-    "ZREM @k (@h)+",
+    "ZADD @k (@z @e)+",
+    "ZADD @k @z @e @z @e @z @e @z @e (@z @e)+",
+    "ZADD @k [NX|XX] [CH] (@n @e)+",
+    "ZADD @k [GT|LT] [INCR] @z @e",
+    "ZINCRBY @k @z @e",
+    "ZREM @k (@e)+",
     "ZCARD @k",
     "ZSCORE @k @h",
     "ZMSCORE @k (@h)+",
@@ -108,14 +109,13 @@ const GRAMMAR: &[&str] = &[
     "ZRANGE @k @i @i [REV] [WITHSCORES]",
     "ZRANGE @k @f @f BYSCORE [REV] [WITHSCORES] [LIMIT @i @i]",
     "ZREVRANGE @k @i @i [WITHSCORES]",
-    "ZRANGEBYSCORE @k @f @f [WITHSCORES] [LIMIT @i @i]",
+    "ZRANGEBYSCORE @k @z @z [WITHSCORES] [LIMIT @i @i]",
     "ZREVRANGEBYSCORE @k @f @f",
     "ZCOUNT @k @f @f",
     "ZREMRANGEBYRANK @k @i @i",
     "ZREMRANGEBYSCORE @k @f @f",
     "ZPOPMIN @k [@n]",
     "ZPOPMAX @k [@n]",
-    "ZSCAN @k 0 [NOSCORES] [COUNT @n]",
     "ZMPOP 1 @k MIN [COUNT @n]",
     "ZMPOP 3 @k @k @k MAX [COUNT @n]",
     "ZRANGESTORE @k @k @i @i [REV]",
@@ -240,6 +240,24 @@ const FLOATS: &[&str] = &[
     ".5",
     "x",
 ];
+/// Scores, and what is none.
+const SCORES: &[&str] = &[
+    "0", "-0", "1", "1", "2", "3", "0.1", "0.2", "0.3", "-1.5", "inf", "-inf", "1e308", "-1e308", "1e17",
+    "nan", "x",
+];
+/// Members: integers and strings, and one that makes a sorted set large.
+const MEMBERS: &[&str] = &[
+    "a",
+    "b",
+    "c",
+    "d",
+    "1",
+    "2",
+    "-3",
+    "007",
+    "",
+    "a member that is longer than those which lie in a small sorted set: 64",
+];
 const INDEXES: &[&str] = &["0", "1", "2", "5", "-1", "-2", "-5", "100", "-100", "9223372036854775807", "x"];
 const OFFSETS: &[&str] = &["0", "1", "5", "20", "300", "-1", "536870912", "x"];
 const PATTERNS: &[&str] = &["*", "a*", "?", "{t}*", "*[12]", "[^a]*", "key:?", "nope", "", "[", "\\a"];
@@ -249,7 +267,18 @@ const BAD_TIMES: &[&str] = &["0", "-1", "x", "9223372036854775807", "92233720368
 
 /// A random command; `now_ms` is the base of absolute times.
 pub(crate) fn command(random: &mut Random, now_ms: i64) -> Command {
-    let line = *random.pick(GRAMMAR);
+    command_of(GRAMMAR, random, now_ms)
+}
+
+/// The lines whose commands begin like one of these.
+pub(crate) fn family(begins: &[&str]) -> Vec<&'static str> {
+    let fits = |line: &&&str| begins.iter().any(|begin| line.starts_with(begin));
+    GRAMMAR.iter().filter(fits).copied().collect()
+}
+
+/// A random command of these lines.
+pub(crate) fn command_of(lines: &[&str], random: &mut Random, now_ms: i64) -> Command {
+    let line = *random.pick(lines);
     let mut draw = Draw { random, now_ms, words: Vec::new() };
     draw.sequence(line);
     let mut command = draw.words;
@@ -315,6 +344,8 @@ impl Draw<'_> {
                 _ => random.pick(VALUES).to_vec(),
             },
             "h" => text(random, FIELDS),
+            "e" => text(random, MEMBERS),
+            "z" => text(random, SCORES),
             "n" => text(random, NUMBERS),
             "f" => text(random, FLOATS),
             "x" => degrees(random, 181.0),

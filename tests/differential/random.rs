@@ -37,6 +37,22 @@ fn check(proto: u8) {
     }
 }
 
+/// Only commands on sorted sets: so that they meet more often than among all.
+#[test]
+fn random_sorted_sets() {
+    let Some(peers) = Peers::start() else { return };
+    let lines = grammar::family(&["Z", "SADD", "DEL", "COPY", "OBJECT"]);
+    let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect(name));
+    let first = number("CORELANE_DIFF_SEED", 1);
+    for seed in first..first + number("CORELANE_DIFF_CASES", CASES_DEFAULT) {
+        let (mut random, now_ms) = (Random::new(seed), peers::now_ms());
+        let commands: Vec<Command> =
+            (0..2 * STEPS_MAX).map(|_| grammar::command_of(&lines, &mut random, now_ms)).collect();
+        let proto = 2 + (seed % 2) as u8;
+        compare(&peers, proto, Pace::Pipelined, seed, &commands);
+    }
+}
+
 fn sequence(seed: u64, pace: Pace) -> Vec<Command> {
     let mut random = Random::new(seed);
     let now_ms = peers::now_ms();

@@ -1,7 +1,6 @@
 //! Elements of collections in replies.
 
-use super::string_number::decimal;
-use crate::values::Element;
+use crate::values::{Element, decimal};
 use corelane_resp::Reply;
 
 /// Writes the text of an element as a bulk.

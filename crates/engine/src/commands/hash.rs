@@ -1,7 +1,6 @@
 //! Hashes: setting, counting and removing fields.
 
 use super::long_double::LongDouble;
-use super::string_number::decimal;
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
@@ -10,7 +9,7 @@ use crate::events::EventClasses;
 use crate::keyspace::Key;
 use crate::settings::CompactLimits;
 use crate::typed::Missing;
-use crate::values::{Element, Hash};
+use crate::values::{Element, Hash, decimal};
 use corelane_resp::Reply;
 
 const GROWS: Flags = Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST);

@@ -155,7 +155,7 @@ fn combine(op: Operation, sets: &[SetRef<'_>], like: Option<SetRef<'_>>, limits:
         let mut result = Set::default();
         for set in sets {
             set.for_each(|member| {
-                result.add(&member.text(), limits);
+                member.with_text(|text| result.add(text, limits));
             });
         }
         return result;
@@ -166,7 +166,7 @@ fn combine(op: Operation, sets: &[SetRef<'_>], like: Option<SetRef<'_>>, limits:
         _ => Set::default(),
     };
     visit(op, sets, |member| {
-        result.add(&member.text(), limits);
+        member.with_text(|text| result.add(text, limits));
         true
     });
     if op == Operation::Inter {

@@ -7,6 +7,7 @@ use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::keyspace::{NewValue, StringForm};
+use crate::values::decimal;
 use corelane_resp::Reply;
 
 const COUNTED: &[KeySpec] = &[KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))];
@@ -85,25 +86,6 @@ fn incrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 fn decrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let by = args.int(2)?.checked_neg().ok_or(Error::text("ERR decrement would overflow"))?;
     add(ctx, args, reply, by)
-}
-
-/// Decimal digits of an `i64`, without an allocation.
-pub(super) fn decimal(value: i64, buffer: &mut [u8; 20]) -> &[u8] {
-    let mut at = buffer.len();
-    let mut rest = value.unsigned_abs();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if value < 0 {
-        at -= 1;
-        buffer[at] = b'-';
-    }
-    &buffer[at..]
 }
 
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, by: i64) -> Result<Flow, Error> {

@@ -156,7 +156,7 @@ impl Members<'_> {
                 }
             }
             Self::Plain(set) => {
-                set.try_each(|member| visit(&member.text(), 1.0));
+                set.try_each(|member| member.with_text(|text| visit(text, 1.0)));
             }
             Self::Sent(sent, _) => {
                 sent.members.iter().all(|(member, score)| visit(member, score));

@@ -55,8 +55,18 @@ impl<'a> Element<'a> {
     pub fn text(self) -> Cow<'a, [u8]> {
         match self {
             Self::Bytes(bytes) => Cow::Borrowed(bytes),
-            Self::Int(int) => Cow::Owned(itoa(int)),
+            Self::Int(int) => Cow::Owned(decimal(int, &mut [0; 20]).to_vec()),
             Self::Double(double) => Cow::Owned(double.to_string().into_bytes()),
+        }
+    }
+
+    /// Has `read` see its text, for which an integer needs no allocation.
+    #[inline]
+    pub fn with_text<T>(self, read: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::Bytes(bytes) => read(bytes),
+            Self::Int(int) => read(decimal(int, &mut [0; 20])),
+            double @ Self::Double(_) => read(&double.text()),
         }
     }
 
@@ -78,8 +88,23 @@ impl<'a> Element<'a> {
     }
 }
 
-fn itoa(int: i64) -> Vec<u8> {
-    int.to_string().into_bytes()
+/// Decimal digits of an `i64`, without an allocation.
+pub fn decimal(value: i64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
+    let mut rest = value.unsigned_abs();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if value < 0 {
+        at -= 1;
+        buffer[at] = b'-';
+    }
+    &buffer[at..]
 }
 
 /// An owned pack.
@@ -490,6 +515,10 @@ impl Pack {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn itoa(int: i64) -> Vec<u8> {
+        int.to_string().into_bytes()
+    }
 
     fn texts(pack: &Pack) -> Vec<Vec<u8>> {
         pack.as_ref().iter().map(|element| element.text().into_owned()).collect()

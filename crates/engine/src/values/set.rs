@@ -113,7 +113,7 @@ impl Set {
     fn enlarge(&mut self, seed: u64) -> &mut Table<Member> {
         if !matches!(self, Self::Table(_)) {
             let mut table = Box::new(Table::new(seed));
-            self.as_ref().for_each(|member| table.insert(Member::new(&member.text())));
+            self.as_ref().for_each(|member| table.insert(member.with_text(Member::new)));
             *self = Self::Table(table);
         }
         let Self::Table(table) = self else { unreachable!("it has just got this form") };
@@ -258,7 +258,7 @@ impl<'a> SetRef<'a> {
     pub fn has(self, member: Element<'_>) -> bool {
         match (self, member) {
             (Self::Ints(ints), Element::Int(int)) => ints.contains(int),
-            (_, member) => self.contains(&member.text()),
+            (_, member) => member.with_text(|text| self.contains(text)),
         }
     }
 

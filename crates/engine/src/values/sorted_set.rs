@@ -187,8 +187,7 @@ fn insert_in_pack(pack: &mut Pack, member: &[u8], score: f64) {
     let view = pack.as_ref();
     let mut place = view.first();
     while let Some(at) = place {
-        let other = view.get(at).text();
-        if compare((score_at(view, at), &other), (score, member)).is_gt() {
+        if is_behind(view, at, score, member) {
             let next = pack.insert(at, Element::of(member));
             pack.insert(next, packed(score));
             return;
@@ -199,10 +198,16 @@ fn insert_in_pack(pack: &mut Pack, member: &[u8], score: f64) {
     pack.push_back(packed(score));
 }
 
+/// Whether the member at `at` comes behind such a one.
+#[inline]
+fn is_behind(pack: PackRef<'_>, at: usize, score: f64, member: &[u8]) -> bool {
+    pack.get(at).with_text(|other| compare((score_at(pack, at), other), (score, member)).is_gt())
+}
+
 /// Another score for the member at `at`, which may take it to another place.
 fn move_in_pack(pack: &mut Pack, at: usize, member: &[u8], score: f64) {
     let view = pack.as_ref();
-    let is_behind = |at: usize| compare((score_at(view, at), &view.get(at).text()), (score, member)).is_gt();
+    let is_behind = |at: usize| is_behind(view, at, score, member);
     let before = view.prev(at).and_then(|score| view.prev(score));
     let stays = before.is_none_or(|before| !is_behind(before)) && next_pair(view, at).is_none_or(is_behind);
     match view.next(at) {
@@ -257,7 +262,7 @@ impl<'a> SortedSetRef<'a> {
             Self::Pack(pack) => {
                 let (mut place, mut count) = (pack.first(), 0);
                 while let Some(at) = place
-                    && before(score_at(pack, at), &pack.get(at).text())
+                    && pack.get(at).with_text(|member| before(score_at(pack, at), member))
                 {
                     place = next_pair(pack, at);
                     count += 1;
@@ -277,7 +282,7 @@ impl<'a> SortedSetRef<'a> {
                 let mut place = pack.nth(2 * rank);
                 for _ in 0..count {
                     let Some(at) = place else { break };
-                    visit(&pack.get(at).text(), score_at(pack, at));
+                    pack.get(at).with_text(|member| visit(member, score_at(pack, at)));
                     place = if reverse {
                         pack.prev(at).and_then(|score| pack.prev(score))
                     } else {
