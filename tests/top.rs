@@ -167,3 +167,23 @@ fn without_a_terminal_it_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("needs a terminal"), "{said}");
 }
+
+#[test]
+fn it_ends_when_its_terminal_goes_away() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(1);
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let line = format!("exec {} top -h 127.0.0.1:{} -i 0.2", env!("CARGO_BIN_EXE_corelane"), server.port);
+    terminal.keys(&["-l", &line]);
+    terminal.keys(&["Enter"]);
+    terminal.await_text("q quit");
+    let pid = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
+    let pid = String::from_utf8_lossy(&pid.stdout).trim().to_owned();
+    let state = format!("/proc/{pid}/status");
+    assert!(std::path::Path::new(&state).exists());
+    drop(terminal);
+    let gone = server::poll(MS_MAX, || (!std::path::Path::new(&state).exists()).then_some(()));
+    assert!(gone.is_some(), "process {pid} is still there");
+}

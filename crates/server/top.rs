@@ -11,6 +11,7 @@ mod text;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
@@ -140,7 +141,11 @@ fn live(
         if std::mem::take(&mut changed) {
             terminal.draw(|frame| screen.draw(frame, &history)).context("cannot draw")?;
         }
-        if event::poll(STEP).context("cannot read the keyboard")? {
+        // Asked to wait for a terminal that is gone, crossterm would do so for ever, and without sleep.
+        if !system::wait_for_input(io::stdin().as_raw_fd(), STEP) {
+            bail!("the terminal is gone");
+        }
+        if event::poll(Duration::ZERO).context("cannot read the keyboard")? {
             match event::read().context("cannot read the keyboard")? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
                     if !obey(&mut screen, key) {

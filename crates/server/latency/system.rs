@@ -3,7 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Whether a tool is to end.
 pub(crate) static STOPPED: AtomicBool = AtomicBool::new(false);
@@ -24,6 +26,15 @@ pub(crate) fn stop_on_signals() {
 /// Whether the measurement is to end.
 pub(crate) fn stopped() -> bool {
     STOPPED.load(Ordering::Relaxed)
+}
+
+/// Waits until there is something to read, a signal comes, or the time is over. False if the other end of what the descriptor
+/// stands for is gone: of a terminal, a pipe, or a connection.
+pub(crate) fn wait_for_input(fd: RawFd, max: Duration) -> bool {
+    let mut asked = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: the structure is one, and outlives the call.
+    let ready = unsafe { libc::poll(&raw mut asked, 1, max.as_millis() as i32) };
+    ready <= 0 || asked.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) == 0
 }
 
 /// Nanoseconds of the monotonic clock.
