@@ -7,6 +7,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod blocking;
 mod configuration;
 mod generated;
 mod geo;

@@ -1,25 +1,26 @@
-//! Clients that wait for a key to have elements: BLPOP and its kind. Who waits where, and who is served when.
+//! Clients that wait for a key to have elements: BLPOP and its kind. Who waits where; what the shard of the client decides.
 //!
 //! A blocking command that finds nothing *enlists*: every shard that owns one of its keys notes it, before the intents are let go
 //! under which it found nothing, so no push can slip between. When a command has made a key, the shard serves those who wait
-//! for it before it runs anything else, in the order of their arrival. Whoever waits on this shard only is served on the spot.
-//! For others the shard takes an intent on the key and sends a *claim* to the shard of the client, which grants it or refuses
-//! it, since the time may be up, the connection closed, or another shard have been first; until then nobody else gets at the
-//! key. A move to a key of another shard then asks for that key, too. Where it is taken, the move stands in line again:
-//! waiting there while the source is held might never end.
+//! for it (`serving`): at once where the client and all its keys are there, otherwise after a *claim* to the shard of the client.
+//! That shard decides: the time may be up, the connection closed, or another shard have been first.
+//!
+//! Where the command needs nothing of other shards, the claim is granted and the claiming shard runs it. Otherwise it is *tried*
+//! again as a command over several shards, in which the claiming shard takes part with the intents that it holds. A try that finds
+//! nothing, since somebody else was there before all intents were held, changes nothing: the command waits on at its place.
+//! Until a claim is settled, its command is *busy* and nobody behind it is served.
 
 use crate::args::{Args, OwnedArgs};
-use crate::command::{Command, Plan};
+use crate::command::Command;
 use crate::commands::CommandNumber;
-use crate::ctx::{Ctx, KeySelection, Payload};
-use crate::execute::{ctx, run_part, run_whole, shard_of};
-use crate::failover::SHARD_FAILED;
-use crate::intents::{Mode, Scope, Ticket};
+use crate::coordinator::Coordinator;
+use crate::faults::Faults;
+use crate::intents::Ticket;
 use crate::keyspace::Millis;
-use crate::message::{LockRequest, TxId, TxMessage, Wanted};
+use crate::message::{TxId, TxMessage};
 use crate::modes::Modes;
 use crate::node::{Core, Node};
-use crate::participant::{Participant, Waiter};
+use crate::serving::Serving;
 use crate::session::{Client, SessionId, Wait};
 use crate::slot::ShardId;
 use crate::timing::Answered;
@@ -28,18 +29,21 @@ use hashbrown::HashMap;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Arguments of a move that are keys.
-const SOURCE: u32 = 1;
-const DESTINATION: u32 = 2;
+pub(crate) const SOURCE: u32 = 1;
+pub(crate) const DESTINATION: u32 = 2;
 
 /// A database and a key.
-type Named = (usize, Box<[u8]>);
+pub(crate) type Named = (usize, Box<[u8]>);
+
+/// The key that is waited for, and the type that it must have.
+type Awaited = (usize, &'static str, Box<[u8]>);
 
 /// Names a command that waits: the shard of its client, the connection, and a number that is unique on that shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaitId {
-    home: ShardId,
-    session: SessionId,
-    number: u64,
+    pub(crate) home: ShardId,
+    pub(crate) session: SessionId,
+    pub(crate) number: u64,
 }
 
 /// What shards tell each other of commands that wait.
@@ -49,45 +53,84 @@ pub enum WaitMessage {
     Enlist(TxId, WaitId),
     /// It does not wait any more.
     Withdraw(WaitId),
-    /// There is something for it; the number is the asking shard's.
-    Claim(u64, WaitId),
-    /// Whether it may be served.
-    Answer(u64, bool),
-    /// It could not be served after all, and goes on waiting.
-    Unclaim(WaitId),
+    /// There is something for it.
+    Claim(Claim),
+    /// May it be served? The number is the claim's.
+    Answer(u64, Answer),
+    /// It has not been served after all, and waits on; nobody claims it.
+    WaitsOn(WaitId),
+    /// From a shard that was to serve it: there was nothing any more.
+    NotServed(WaitId),
     /// It has been served, in so many nanoseconds.
     Served(WaitId, Reply, u64),
 }
 
+/// A shard has something for a command that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// The claiming shard's number for it.
+    pub(crate) seq: u64,
+    pub(crate) id: WaitId,
+    /// Which argument is the key that is there.
+    pub(crate) at: u32,
+}
+
+/// What a claim is answered with.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// It does not wait.
+    Refused,
+    /// Another shard's claim is being settled; its outcome will be told.
+    Busy,
+    /// Serve it.
+    Granted,
+    /// It is tried again by this transaction.
+    Tried(TxId),
+}
+
 /// A command that waits, where its keys are.
-struct Blocked {
-    id: WaitId,
-    command: &'static Command,
-    args: OwnedArgs,
-    db: usize,
-    proto: Proto,
-    client_id: u64,
-    no_touch: bool,
+pub(crate) struct Blocked {
+    pub(crate) id: WaitId,
+    pub(crate) command: &'static Command,
+    pub(crate) args: OwnedArgs,
+    pub(crate) db: usize,
+    pub(crate) proto: Proto,
+    pub(crate) client_id: u64,
+    pub(crate) no_touch: bool,
     /// The keys on this shard for which it waits, as indices into the arguments.
-    keys: Vec<u32>,
+    pub(crate) keys: Vec<u32>,
     /// Its client and all its keys are on this shard.
-    alone: bool,
-    claimed: bool,
+    pub(crate) alone: bool,
+    /// Somebody is about to serve it.
+    pub(crate) busy: bool,
 }
 
-/// What a shard is serving: keys, in the order in which they came to be, and the intents that it holds on them.
-#[derive(Default)]
-pub(crate) struct Serving {
-    ready: VecDeque<Named>,
-    pub(crate) holds: Vec<Ticket>,
+impl Blocked {
+    fn awaited(&self) -> impl Iterator<Item = Awaited> {
+        let wanted = wanted(self.command);
+        self.keys.iter().map(move |idx| (self.db, wanted, self.args.args().at(*idx as usize).into()))
+    }
 }
 
-/// Where a client of this shard waits.
+/// How far a command that waits is, on the shard of its client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nobody claims it.
+    Idle,
+    /// This transaction tries it again.
+    Tried(TxId),
+    /// A shard is serving it.
+    Granted,
+}
+
+/// Where a client of this shard waits, and for what.
 struct Enlisted {
     number: u64,
-    command: CommandNumber,
     shards: Vec<ShardId>,
-    /// Taken from the client while a shard has its claim.
+    command: &'static Command,
+    args: OwnedArgs,
+    state: State,
+    /// Taken from the client while a shard is serving it.
     wait: Option<Box<Wait>>,
 }
 
@@ -95,20 +138,25 @@ struct Enlisted {
 #[derive(Default)]
 pub(crate) struct Blocking {
     next: u64,
-    blocked: HashMap<u64, Blocked>,
-    by_id: HashMap<WaitId, u64>,
-    queues: HashMap<Named, BTreeSet<u64>>,
-    /// By the waiter for which an answer is awaited.
-    claims: HashMap<u64, Serving>,
-    /// Moves that have asked another shard for their destination.
-    moves: HashMap<TxId, (u64, Serving)>,
+    pub(crate) blocked: HashMap<u64, Blocked>,
+    pub(crate) by_id: HashMap<WaitId, u64>,
+    queues: HashMap<Awaited, BTreeSet<u64>>,
+    /// By the waiter for which an answer is awaited; with the argument that is the key.
+    pub(crate) claims: HashMap<u64, (Serving, u32)>,
+    /// Keys to look at when those who hold them let go.
+    pub(crate) deferred: VecDeque<Named>,
+    /// Keys that were left to somebody who has come first and is about to be served.
+    pub(crate) left: VecDeque<Named>,
+    /// What is served on in a later turn.
+    pub(crate) later: VecDeque<Serving>,
     /// Replies to clients of this shard.
-    served: Vec<(SessionId, u64, Reply, u64)>,
+    pub(crate) served: Vec<(SessionId, u64, Reply, u64)>,
     enlisted: HashMap<SessionId, Enlisted>,
+    faults: Faults,
 }
 
 /// Whether a command moves from its first key to its second, and waits for the first only.
-fn moves(command: &Command) -> bool {
+pub(crate) fn moves(command: &Command) -> bool {
     matches!(command.name, "blmove" | "brpoplpush")
 }
 
@@ -118,34 +166,61 @@ fn wanted(command: &Command) -> &'static str {
 }
 
 impl Blocking {
-    pub(crate) fn number(&mut self) -> u64 {
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self { faults, ..Self::default() }
+    }
+
+    fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
     }
 
     fn add(&mut self, blocked: Blocked) {
         let seq = self.number();
-        for idx in &blocked.keys {
-            let key = (blocked.db, blocked.args.args().at(*idx as usize).into());
-            self.queues.entry(key).or_default().insert(seq);
+        self.put(seq, blocked);
+    }
+
+    /// Notes a command at a place in the order of arrival.
+    pub(crate) fn put(&mut self, seq: u64, blocked: Blocked) {
+        for awaited in blocked.awaited() {
+            self.queues.entry(awaited).or_default().insert(seq);
         }
         self.by_id.insert(blocked.id, seq);
         self.blocked.insert(seq, blocked);
     }
 
-    fn remove(&mut self, seq: u64) -> Option<Blocked> {
+    pub(crate) fn remove(&mut self, seq: u64) -> Option<Blocked> {
         let blocked = self.blocked.remove(&seq)?;
         self.by_id.remove(&blocked.id);
-        for idx in &blocked.keys {
-            let key: Named = (blocked.db, blocked.args.args().at(*idx as usize).into());
-            if let Some(queue) = self.queues.get_mut(&key) {
+        for awaited in blocked.awaited() {
+            if let Some(queue) = self.queues.get_mut(&awaited) {
                 queue.remove(&seq);
                 if queue.is_empty() {
-                    self.queues.remove(&key);
+                    self.queues.remove(&awaited);
                 }
             }
         }
         Some(blocked)
+    }
+
+    /// Whether anybody waits on this shard.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// The first who waits for a key, which holds such values.
+    pub(crate) fn first(&self, named: &Named, found: &'static str) -> Option<u64> {
+        let queue = self.queues.get(&(named.0, found, named.1.clone()))?;
+        if self.faults.serves_last { queue.last().copied() } else { queue.first().copied() }
+    }
+
+    /// All keys that somebody waits for, in an order of their own.
+    pub(crate) fn awaited_keys(&self) -> BTreeSet<Named> {
+        self.queues.keys().map(|(db, _, key)| (*db, key.clone())).collect()
+    }
+
+    pub(crate) fn misses_new(&self) -> bool {
+        self.faults.misses_new
     }
 
     /// How many keys are waited for.
@@ -156,6 +231,14 @@ impl Blocking {
     /// Whether there are replies for clients of this shard.
     pub(crate) fn has_served(&self) -> bool {
         !self.served.is_empty()
+    }
+
+    /// Those of another shard that wait here.
+    fn of_home(&self, home: ShardId) -> Vec<WaitId> {
+        let mut found: Vec<(u64, WaitId)> =
+            self.by_id.iter().filter(|(id, _)| id.home == home).map(|(id, seq)| (*seq, *id)).collect();
+        found.sort_unstable_by_key(|(seq, _)| *seq);
+        found.into_iter().map(|(_, id)| id).collect()
     }
 }
 
@@ -169,23 +252,34 @@ impl Core {
         args: Args<'_>,
         now: Millis,
     ) {
-        let id = self.begin_wait(client, session, command, args, vec![self.shard.me], now);
-        let range = command.key_range(args).into_iter().flat_map(|range| range.indices());
+        let args = args.to_owned();
+        let id = self.begin_wait(client, session, command, args.clone(), vec![self.shard.me], now);
+        let range = command.key_range(args.args()).into_iter().flat_map(|range| range.indices());
         let keys: Vec<u32> = range.map(|idx| idx as u32).collect();
         let no_touch = client.modes.has(Modes::NO_TOUCH);
         let (db, proto, client_id) = (client.db, client.proto, client.id);
-        let args = args.to_owned();
-        let mut blocked =
-            Blocked { id, command, args, db, proto, client_id, no_touch, keys, alone: true, claimed: false };
-        if moves(command) {
-            blocked.keys.retain(|idx| *idx == SOURCE);
-        }
-        self.note_blocked(blocked);
+        self.note_blocked(Blocked {
+            id,
+            command,
+            args,
+            db,
+            proto,
+            client_id,
+            no_touch,
+            keys,
+            alone: true,
+            busy: false,
+        });
     }
 
-    fn note_blocked(&mut self, blocked: Blocked) {
-        self.blocking.add(blocked);
-        self.shard.keyspace.tells_of_new = true;
+    fn note_blocked(&mut self, mut blocked: Blocked) {
+        if moves(blocked.command) {
+            blocked.keys.retain(|idx| *idx == SOURCE);
+        }
+        if !blocked.keys.is_empty() {
+            self.blocking.add(blocked);
+            self.shard.keyspace.tells_of_new = true;
+        }
     }
 
     /// Has a client wait until its command's time is up.
@@ -194,177 +288,71 @@ impl Core {
         client: &mut Client,
         session: SessionId,
         command: &'static Command,
-        args: Args<'_>,
+        args: OwnedArgs,
         shards: Vec<ShardId>,
         now: Millis,
     ) -> WaitId {
         let number = self.blocking.number();
-        let until = crate::commands::wait_deadline(command, args, now);
+        let until = crate::commands::wait_deadline(command, args.args(), now);
         client.wait = Some(Box::new(Wait { until, give_up: Reply::null_array }));
         if let Some(until) = until {
             self.waits.add(until, session);
         }
-        let command = self.table.id_of(args).number;
-        self.blocking.enlisted.insert(session, Enlisted { number, command, shards, wait: None });
+        let enlisted = Enlisted { number, shards, command, args, state: State::Idle, wait: None };
+        self.blocking.enlisted.insert(session, enlisted);
         WaitId { home: self.shard.me, session, number }
     }
 
-    /// A client waits no longer: its time is up, or it is gone. Returns which command it is that has waited.
+    /// A client waits no longer: it is being answered, its time is up, or it is gone. Returns which command it is that has waited.
     pub(crate) fn withdraw(&mut self, session: SessionId) -> Option<CommandNumber> {
         let enlisted = self.blocking.enlisted.remove(&session)?;
         let id = WaitId { home: self.shard.me, session, number: enlisted.number };
         for shard in enlisted.shards {
             if shard == self.shard.me {
+                // At once: the next command may be one that serves it.
                 self.forget(id);
             } else {
                 self.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Withdraw(id))));
             }
         }
-        Some(enlisted.command)
+        Some(self.table.id_of(enlisted.args.args()).number)
     }
 
-    fn forget(&mut self, id: WaitId) {
+    /// A command does not wait here any more. Who stood behind it may be served.
+    pub(crate) fn forget(&mut self, id: WaitId) {
         let Some(seq) = self.blocking.by_id.get(&id).copied() else { return };
-        if !self.blocking.blocked.get(&seq).is_some_and(|blocked| blocked.claimed) {
-            self.blocking.remove(seq);
-        }
-        self.shard.keyspace.tells_of_new = !self.blocking.queues.is_empty();
-    }
-
-    /// To be called when a command is at its end: serves those who wait for keys that it has made, then lets go of its intents.
-    #[inline]
-    pub(crate) fn serve_new(&mut self, participant: &mut Participant, holds: Option<Ticket>, now: Millis) {
-        if self.shard.keyspace.has_new() {
-            let serving = Serving { holds: holds.into_iter().collect(), ..Serving::default() };
-            self.serve_waiters(participant, serving, now);
-        } else if let Some(ticket) = holds {
-            participant.let_go(ticket);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn serve_waiters(&mut self, participant: &mut Participant, serving: Serving, now: Millis) {
-        let mut serving = serving;
-        loop {
-            self.take_new(&mut serving);
-            let Some((db, key)) = serving.ready.front() else { break };
-            let Some(seq) = self.next_waiter(*db, key, now) else {
-                serving.ready.pop_front();
-                continue;
-            };
-            let free = self.free_keys(participant, &serving, seq);
-            if let Err((missing, all)) = free {
-                let scope = Scope::Keys(&missing);
-                let Some(ticket) = participant.intents.try_acquire(scope, Mode::Exclusive) else {
-                    return self.stand_in_line(participant, serving, &all);
-                };
-                serving.holds.push(ticket);
-            }
-            let Some(blocked) = self.blocking.blocked.get_mut(&seq) else { continue };
-            if blocked.alone {
-                self.serve_here(seq, now);
-                continue;
-            }
-            blocked.claimed = true;
-            let id = blocked.id;
-            self.blocking.claims.insert(seq, serving);
-            return self.send(id.home, TxMessage::Waiting(Box::new(WaitMessage::Claim(seq, id))));
-        }
-        serving.holds.into_iter().for_each(|ticket| participant.let_go(ticket));
-        self.shard.keyspace.tells_of_new = !self.blocking.queues.is_empty();
-    }
-
-    /// Serves on when it has intents on these keys. What is held is let go: who waits for it may be who is waited for.
-    fn stand_in_line(&self, participant: &mut Participant, mut serving: Serving, hashes: &[u64]) {
-        let (ticket, granted) = participant.intents.enqueue(Scope::Keys(hashes), Mode::Exclusive);
-        serving.holds.drain(..).for_each(|ticket| participant.let_go(ticket));
-        participant.waiters.insert(ticket, Waiter::Serve(serving));
-        if granted {
-            participant.granted.push_back(ticket);
-        }
-    }
-
-    /// Moves the keys that have come to be to those that are to be served.
-    fn take_new(&mut self, serving: &mut Serving) {
-        let keyspace = &mut self.shard.keyspace;
-        let swapped = std::mem::take(&mut keyspace.swapped);
-        serving.ready.extend(keyspace.appeared.drain(..));
-        if swapped {
-            let mut all: Vec<Named> = self.blocking.queues.keys().cloned().collect();
-            all.sort_unstable();
-            serving.ready.extend(all);
-        }
-    }
-
-    /// The first who waits for a key, if it holds what they want.
-    fn next_waiter(&mut self, db: usize, name: &[u8], now: Millis) -> Option<u64> {
-        let named: Named = (db, name.into());
-        if !self.blocking.queues.contains_key(&named) {
-            return None;
-        }
-        let key = self.shard.keyspace.hasher().key(name);
-        let found = self.shard.keyspace.find(db, key, now)?.type_name();
-        let waiting = self.blocking.queues.get(&named)?;
-        waiting.iter().copied().find(|seq| {
-            let blocked = self.blocking.blocked.get(seq);
-            blocked.is_some_and(|blocked| !blocked.claimed && wanted(blocked.command) == found)
-        })
-    }
-
-    /// Whether nobody else is at the keys of a waiter that are here; `Err` with those for which intents are needed, and
-    /// all of them.
-    fn free_keys(
-        &self,
-        participant: &Participant,
-        serving: &Serving,
-        seq: u64,
-    ) -> Result<(), (Vec<u64>, Vec<u64>)> {
-        let Some(blocked) = self.blocking.blocked.get(&seq) else { return Ok(()) };
-        let args = blocked.args.args();
-        let hasher = self.shard.keyspace.hasher();
-        let mut hashes: Vec<u64> =
-            blocked.keys.iter().map(|idx| hasher.hash(args.at(*idx as usize))).collect();
-        if moves(blocked.command) && shard_of(&self.shard, args.at(DESTINATION as usize)) == self.shard.me {
-            hashes.push(hasher.hash(args.at(DESTINATION as usize)));
-        }
-        let intents = &participant.intents;
-        let covered = |hash: &u64| serving.holds.iter().any(|ticket| intents.covers(*ticket, *hash));
-        let all = hashes.clone();
-        hashes.retain(|hash| !covered(hash));
-        // Who is served on the spot needs no intent where nobody has one.
-        if hashes.is_empty() || blocked.alone && !intents.conflicts(Scope::Keys(&hashes), Mode::Exclusive) {
-            return Ok(());
-        }
-        Err((hashes, all))
-    }
-
-    /// Runs a command that has waited, whose keys are all here.
-    fn serve_here(&mut self, seq: u64, now: Millis) {
         let Some(blocked) = self.blocking.remove(seq) else { return };
-        self.current = Some(blocked.command.name);
-        self.shard.keyspace.no_touch = blocked.no_touch;
-        self.shard.timing.begin();
-        let mut reply = Reply::new(blocked.proto);
-        let args = blocked.args.args();
-        self.shard.would_wait = false;
-        if let Err(error) = run_whole(&mut self.shard, blocked.command, blocked.db, now, args, &mut reply) {
-            reply.clear();
-            crate::ctx::write_error(&error, &mut reply);
-        }
-        if std::mem::take(&mut self.shard.would_wait) {
-            return self.blocking.add(blocked);
-        }
-        let ns = self.shard.timing.lap();
-        self.blocking.served.push((blocked.id.session, blocked.id.number, reply, ns));
+        self.look_again(&blocked);
+        self.shard.keyspace.tells_of_new = self.blocking.is_awaited();
     }
-}
 
-impl Participant {
-    /// Lets intents go. What waited for them is run in its turn.
-    pub(crate) fn let_go(&mut self, ticket: Ticket) {
-        let mut granted = Vec::new();
-        self.intents.release(ticket, &mut granted);
-        self.granted.extend(granted);
+    /// Nobody is about to serve this command any more. Keys that have come to be meanwhile were left to it, and others to
+    /// whoever comes before.
+    pub(crate) fn look_again(&mut self, blocked: &Blocked) {
+        self.shard.keyspace.appeared.extend(self.blocking.left.drain(..));
+        if blocked.busy {
+            let keys = blocked.awaited().map(|(db, _, key)| (db, key));
+            self.shard.keyspace.appeared.extend(keys);
+        }
+    }
+
+    pub(crate) fn waits_on(&mut self, id: WaitId) {
+        let Some(seq) = self.blocking.by_id.get(&id).copied() else { return };
+        let Some(mut blocked) = self.blocking.blocked.remove(&seq) else { return };
+        self.look_again(&blocked);
+        blocked.busy = false;
+        self.blocking.blocked.insert(seq, blocked);
+    }
+
+    /// What the shards of a client's keys have to know of it after a claim that has come to nothing.
+    pub(crate) fn stay_enlisted(&mut self, session: SessionId, except: Option<ShardId>) {
+        let Some(enlisted) = self.blocking.enlisted.get_mut(&session) else { return };
+        enlisted.state = State::Idle;
+        let id = WaitId { home: self.shard.me, session, number: enlisted.number };
+        let shards = enlisted.shards.clone();
+        for shard in shards.into_iter().filter(|shard| Some(*shard) != except) {
+            self.send(shard, TxMessage::Waiting(Box::new(WaitMessage::WaitsOn(id))));
+        }
     }
 }
 
@@ -373,19 +361,18 @@ impl Node {
         match message {
             WaitMessage::Enlist(tx, id) => self.on_enlist(tx, id, now),
             WaitMessage::Withdraw(id) => self.core.forget(id),
-            WaitMessage::Claim(seq, id) => self.on_claim(from, seq, id),
-            WaitMessage::Answer(seq, granted) => self.on_claim_answer(seq, granted, now),
-            WaitMessage::Unclaim(id) => self.on_unclaim(id),
-            WaitMessage::Served(id, reply, ns) => {
-                self.on_served((id.session, id.number), Some(from), reply, ns);
-            }
+            WaitMessage::Claim(claim) => self.on_claim(from, claim),
+            WaitMessage::Answer(seq, answer) => self.on_claim_answer(seq, answer, now),
+            WaitMessage::WaitsOn(id) => self.core.waits_on(id),
+            WaitMessage::NotServed(id) => self.on_not_served(from, id),
+            WaitMessage::Served(id, reply, ns) => self.on_served((id.session, id.number), reply, ns),
         }
     }
 
     /// The command of a transaction has found nothing: from now on it waits for its keys that are here.
     fn on_enlist(&mut self, tx: TxId, id: WaitId, now: Millis) {
         if let Some(request) = self.participant.request_of(tx) {
-            let mut blocked = Blocked {
+            let blocked = Blocked {
                 id,
                 command: request.command,
                 args: request.args.clone(),
@@ -395,36 +382,72 @@ impl Node {
                 no_touch: request.no_touch,
                 keys: request.keys.clone(),
                 alone: false,
-                claimed: false,
+                busy: false,
             };
-            if moves(blocked.command) {
-                blocked.keys.retain(|idx| *idx == SOURCE);
-            }
-            if !blocked.keys.is_empty() {
-                self.core.note_blocked(blocked);
-            }
+            self.core.note_blocked(blocked);
         }
         self.on_release(tx, now);
     }
 
     /// Another shard, or this one, has something for a client of this shard.
-    fn on_claim(&mut self, from: ShardId, seq: u64, id: WaitId) {
-        let core = &mut self.core;
-        let session = self.sessions.get_mut(id.session).filter(|session| session.client.close.is_none());
-        let enlisted = core.blocking.enlisted.get_mut(&id.session);
-        let mut granted = false;
-        if let (Some(session), Some(enlisted)) = (session, enlisted)
-            && enlisted.number == id.number
-            && let Some(wait) = session.client.wait.take()
-        {
-            enlisted.wait = Some(wait);
-            session.in_transaction = true;
-            granted = true;
+    fn on_claim(&mut self, from: ShardId, claim: Claim) {
+        let (answer, messages) = self.decide_claim(from, claim);
+        let message = WaitMessage::Answer(claim.seq, answer);
+        self.core.send(from, TxMessage::Waiting(Box::new(message)));
+        for (to, message) in messages {
+            self.core.send(to, message);
         }
-        core.send(from, TxMessage::Waiting(Box::new(WaitMessage::Answer(seq, granted))));
     }
 
-    fn on_unclaim(&mut self, id: WaitId) {
+    fn decide_claim(&mut self, from: ShardId, claim: Claim) -> (Answer, Vec<(ShardId, TxMessage)>) {
+        let Claim { id, at, .. } = claim;
+        let core = &mut self.core;
+        let session = self.sessions.get_mut(id.session).filter(|session| session.client.close.is_none());
+        let enlisted =
+            core.blocking.enlisted.get_mut(&id.session).filter(|enlisted| enlisted.number == id.number);
+        let (Some(session), Some(enlisted)) = (session, enlisted) else {
+            let blind = self.faults.grants_blindly;
+            return (if blind { Answer::Granted } else { Answer::Refused }, Vec::new());
+        };
+        if enlisted.state != State::Idle {
+            return (if self.faults.grants_blindly { Answer::Granted } else { Answer::Busy }, Vec::new());
+        }
+        let mut parts = Coordinator::divide(&core.shard, enlisted.command, enlisted.args.args());
+        if !moves(enlisted.command) {
+            // The first key that is there is taken: nobody asks what is behind it.
+            parts.iter_mut().for_each(|part| part.keys.retain(|idx| *idx <= at));
+            parts.retain(|part| !part.keys.is_empty());
+        }
+        if parts.iter().all(|part| part.shard == from) || self.faults.grants_blindly {
+            enlisted.state = State::Granted;
+            enlisted.wait = session.client.wait.take();
+            session.in_transaction = true;
+            return (Answer::Granted, Vec::new());
+        }
+        let what = (enlisted.command, enlisted.args.clone());
+        let (tx, mut messages) = self.coordinator.start_again(&core.shard, id, &session.client, what, parts);
+        enlisted.state = State::Tried(tx);
+        messages.retain(|(to, _)| *to != from);
+        (Answer::Tried(tx), messages)
+    }
+
+    /// Whether a transaction that tries a command which waits may go on: its client may not wait any more.
+    pub(crate) fn is_tried_by(&self, session: SessionId, tx: TxId) -> bool {
+        let enlisted = self.core.blocking.enlisted.get(&session);
+        enlisted.is_some_and(|enlisted| enlisted.state == State::Tried(tx))
+    }
+
+    /// A try holds all that it needs, and will be answered.
+    pub(crate) fn end_wait_by_try(&mut self, id: SessionId) {
+        self.core.withdraw(id);
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.client.wait = None;
+            session.in_transaction = true;
+        }
+    }
+
+    /// A shard that was to serve a command found nothing, since a deadline had passed.
+    fn on_not_served(&mut self, from: ShardId, id: WaitId) {
         let Some(enlisted) = self.core.blocking.enlisted.get_mut(&id.session) else { return };
         let Some(session) = self.sessions.get_mut(id.session).filter(|_| enlisted.number == id.number) else {
             return;
@@ -434,15 +457,13 @@ impl Node {
         if let Some(until) = session.client.wait.as_ref().and_then(|wait| wait.until) {
             self.core.waits.add(until, id.session);
         }
+        self.core.stay_enlisted(id.session, Some(from));
     }
 
-    /// A command of a client of this shard has been served, by a shard whose note of it is gone.
-    fn on_served(&mut self, (id, number): (SessionId, u64), by: Option<ShardId>, mut reply: Reply, ns: u64) {
+    /// A command of a client of this shard has been served.
+    fn on_served(&mut self, (id, number): (SessionId, u64), mut reply: Reply, ns: u64) {
         if self.core.blocking.enlisted.get(&id).is_none_or(|enlisted| enlisted.number != number) {
             return;
-        }
-        if let Some(enlisted) = self.core.blocking.enlisted.get_mut(&id) {
-            enlisted.shards.retain(|shard| Some(*shard) != by);
         }
         let command = self.core.withdraw(id);
         let answered = Answered::since(&reply, Mark::default(), 0);
@@ -465,128 +486,42 @@ impl Node {
     /// Gives clients of this shard what was served on the spot.
     pub(crate) fn deliver_served(&mut self) {
         for (id, number, reply, ns) in std::mem::take(&mut self.core.blocking.served) {
-            self.on_served((id, number), None, reply, ns);
+            self.on_served((id, number), reply, ns);
         }
     }
 
-    fn on_claim_answer(&mut self, seq: u64, granted: bool, now: Millis) {
-        let Some(serving) = self.core.blocking.claims.remove(&seq) else { return };
-        let Some(blocked) = self.core.blocking.blocked.get(&seq).filter(|_| granted) else {
-            self.core.blocking.remove(seq);
-            return self.core.serve_waiters(&mut self.participant, serving, now);
-        };
-        let destination = blocked.args.args().get(DESTINATION as usize).filter(|_| moves(blocked.command));
-        let owner = destination.map(|key| shard_of(&self.core.shard, key));
-        match owner.filter(|owner| *owner != self.core.shard.me) {
-            None => self.serve_claimed(seq, serving, now),
-            Some(owner) => {
-                let tx = self.coordinator.next_id(self.core.shard.me);
-                let request = LockRequest {
-                    tx,
-                    // Waiting in ascending order of shards ends, as for every command over several of them.
-                    wait: owner > self.core.shard.me,
-                    command: blocked.command,
-                    db: blocked.db as u16,
-                    proto: blocked.proto,
-                    client_id: blocked.client_id,
-                    no_touch: blocked.no_touch,
-                    args: blocked.args.clone(),
-                    keys: vec![DESTINATION],
-                    wanted: Wanted::Usual,
-                };
-                self.core.blocking.moves.insert(tx, (seq, serving));
-                self.core.send(owner, TxMessage::Lock(Box::new(request)));
+    /// A shard has failed: nobody of it waits any more, and nobody here can wait for it.
+    pub(crate) fn forget_waits_of(&mut self, failed: ShardId, now: Millis) {
+        for id in self.core.blocking.of_home(failed) {
+            let seq = self.core.blocking.by_id.get(&id).copied();
+            self.core.forget(id);
+            if let Some((serving, _)) = seq.and_then(|seq| self.core.blocking.claims.remove(&seq)) {
+                self.core.serve_waiters(&mut self.participant, serving, now);
             }
         }
-    }
-
-    /// Runs a command that has waited on its keys that are here, all of which are held.
-    fn serve_claimed(&mut self, seq: u64, serving: Serving, now: Millis) {
-        let Some(blocked) = self.core.blocking.remove(seq) else { return };
-        let mut reply = Reply::new(blocked.proto);
-        let mut keys = blocked.keys.clone();
-        if moves(blocked.command) {
-            keys.push(DESTINATION);
+        let waits_there =
+            |(id, enlisted): (&SessionId, &Enlisted)| enlisted.shards.contains(&failed).then_some(*id);
+        let mut lost: Vec<SessionId> = self.core.blocking.enlisted.iter().filter_map(waits_there).collect();
+        lost.sort_unstable_by_key(|id| (id.idx, id.generation));
+        for id in lost {
+            self.fail_wait(id);
         }
-        self.core.shard.keyspace.no_touch = blocked.no_touch;
-        self.core.shard.timing.begin();
-        self.core.shard.would_wait = false;
-        let (shard, args) = (&mut self.core.shard, blocked.args.args());
-        let run = crate::execute::run_some(shard, blocked.command, &keys, blocked.db, now, args, &mut reply);
-        if let Err(error) = run {
-            reply.clear();
-            crate::ctx::write_error(&error, &mut reply);
-        }
-        if std::mem::take(&mut self.core.shard.would_wait) {
-            return self.put_back(blocked, serving);
-        }
-        self.finish_claim(blocked.id, reply, serving, now);
     }
 
-    fn finish_claim(&mut self, id: WaitId, reply: Reply, serving: Serving, now: Millis) {
-        let ns = self.core.shard.timing.lap();
-        self.core.send(id.home, TxMessage::Waiting(Box::new(WaitMessage::Served(id, reply, ns))));
-        self.core.serve_waiters(&mut self.participant, serving, now);
+    /// Answers a client that waits with the failure of a shard.
+    pub(crate) fn fail_wait(&mut self, id: SessionId) {
+        self.core.withdraw(id);
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        session.client.wait = None;
+        session.in_transaction = false;
+        self.core.answer(session, |_, _, _| Err(crate::failover::SHARD_FAILED));
+        self.core.after_change(session, id);
     }
+}
 
-    /// A command that could not be served after all waits on; what was to be served stands in line again.
-    fn put_back(&mut self, blocked: Blocked, serving: Serving) {
-        let id = blocked.id;
-        let hasher = self.core.shard.keyspace.hasher();
-        let hashes: Vec<u64> =
-            blocked.keys.iter().map(|idx| hasher.hash(blocked.args.args().at(*idx as usize))).collect();
-        self.core.send(id.home, TxMessage::Waiting(Box::new(WaitMessage::Unclaim(id))));
-        self.core.blocking.add(Blocked { claimed: false, ..blocked });
-        self.core.stand_in_line(&mut self.participant, serving, &hashes);
-        self.core.shard.keyspace.tells_of_new = true;
-    }
-
-    /// The destination of a move that waited is held, or is not, or its shard has failed. True if that is what it was.
-    pub(crate) fn on_destination(&mut self, message: &mut TxMessage, from: ShardId, now: Millis) -> bool {
-        let tx = match message {
-            TxMessage::Granted(tx, _) | TxMessage::Refused(tx) | TxMessage::Lost(tx) => *tx,
-            _ => return false,
-        };
-        let Some((seq, serving)) = self.core.blocking.moves.remove(&tx) else { return false };
-        self.core.shard.timing.begin();
-        let Some(mut blocked) = self.core.blocking.remove(seq) else { return true };
-        match message {
-            TxMessage::Granted(_, result) => {
-                let mut reply = Reply::new(blocked.proto);
-                if result.elements == 0 {
-                    let payload = self.take_for_move(&mut blocked, now);
-                    if let Payload::Value(content) = &payload
-                        && let crate::keyspace::Value::String(text) = &content.value
-                    {
-                        reply.bulk(text);
-                    } else {
-                        reply.null();
-                    }
-                    let key = Some(DESTINATION);
-                    self.core.send(from, TxMessage::Run { tx, stage: 2, key, payload, last: true });
-                } else {
-                    crate::ctx::write_error(&crate::errors::Error::WrongType, &mut reply);
-                    self.core.send(from, TxMessage::Release(tx));
-                }
-                self.finish_claim(blocked.id, reply, serving, now);
-            }
-            TxMessage::Refused(_) => self.put_back(blocked, serving),
-            _ => {
-                let mut reply = Reply::new(blocked.proto);
-                crate::ctx::write_error(&SHARD_FAILED, &mut reply);
-                self.finish_claim(blocked.id, reply, serving, now);
-            }
-        }
-        true
-    }
-
-    /// The element that a move takes from its source, which is here.
-    fn take_for_move(&mut self, blocked: &mut Blocked, now: Millis) -> Payload {
-        let Plan::Staged { write, .. } = blocked.command.plan else { return Payload::None };
-        let keys = [SOURCE];
-        self.core.shard.keyspace.no_touch = blocked.no_touch;
-        let mut ctx: Ctx<'_> = ctx(&mut self.core.shard, blocked.db, now, KeySelection::List(&keys));
-        ctx.stage = 1;
-        run_part(ctx, write, None, blocked.args.args(), crate::ctx::PartResult::default()).result.payload
+impl Serving {
+    /// What is served under an intent that is held.
+    pub(crate) fn under(holds: Option<Ticket>) -> Self {
+        Self { holds: holds.into_iter().collect(), ..Self::default() }
     }
 }

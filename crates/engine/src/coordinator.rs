@@ -3,7 +3,7 @@
 //! docs/transactions.md tells the protocol and why it is strictly serializable, free of deadlock and of starvation.
 
 use crate::args::{Args, OwnedArgs};
-use crate::blocking::WaitMessage;
+use crate::blocking::{WaitId, WaitMessage, moves};
 use crate::command::{Command, Plan, Scope};
 use crate::ctx::{Decide, Next, On, PartResult, Payload, Shard, write_error};
 use crate::dispatch::needs_all_shards;
@@ -66,6 +66,8 @@ pub(crate) struct Tx {
     pub(crate) exec: Option<Box<Exec>>,
     /// The transaction that it belongs to, and its place there.
     parent: Option<(TxId, usize)>,
+    /// It tries this command again that waits, and has not found anything yet.
+    tries: Option<WaitId>,
 }
 
 /// The transactions of one shard's clients.
@@ -80,12 +82,6 @@ impl Coordinator {
     pub(crate) fn with_part_on(&self, shard: ShardId) -> impl Iterator<Item = TxId> {
         let takes_part = move |tx: &&Tx| tx.parts.iter().any(|part| part.shard == shard);
         self.txs.values().filter(takes_part).map(|tx| tx.id)
-    }
-
-    /// A name for a transaction.
-    pub(crate) const fn next_id(&mut self, me: ShardId) -> TxId {
-        self.next += 1;
-        TxId { coordinator: me, number: self.next - 1 }
     }
 
     /// The shard that owns all keys of the command; `None` if several do, or it is for all shards.
@@ -135,6 +131,21 @@ impl Coordinator {
         self.announce(tx)
     }
 
+    /// The same for a command that waits: somebody has something for it.
+    pub(crate) fn start_again(
+        &mut self,
+        shard: &Shard,
+        id: WaitId,
+        client: &Client,
+        (command, args): (&'static Command, OwnedArgs),
+        parts: Vec<Part>,
+    ) -> (TxId, Vec<(ShardId, TxMessage)>) {
+        let circumstances = (client.db, client.proto, client.modes);
+        let mut tx = self.new_tx(shard, (id.session, client.id), (command, args, 0), circumstances, parts);
+        tx.tries = Some(id);
+        (tx.id, self.announce(tx))
+    }
+
     /// A transaction; its messages are still to be sent.
     pub(crate) fn begin(
         &mut self,
@@ -180,6 +191,7 @@ impl Coordinator {
             active: Vec::new(),
             exec: None,
             parent: None,
+            tries: None,
         }
     }
 
@@ -215,6 +227,18 @@ impl Coordinator {
     }
 }
 
+/// Whether somebody who has come before waits for the key that a command which is tried again would take from.
+fn is_behind(command: &Command, results: &[PartResult]) -> bool {
+    let there = results.iter().filter(|result| result.elements != 0);
+    // A look for the first key that is there says which it has found.
+    let first = there.min_by_key(|result| result.elements);
+    if moves(command) {
+        results.iter().any(|result| result.failed)
+    } else {
+        first.is_some_and(|first| first.failed)
+    }
+}
+
 impl Part {
     fn new(shard: ShardId, keys: Vec<u32>) -> Self {
         Self { shard, keys, locked: false, result: PartResult::default() }
@@ -230,7 +254,7 @@ impl Tx {
         let wanted = match (&self.exec, self.parent) {
             (Some(exec), _) => exec.wanted(part.shard, None),
             (None, Some(_)) => Wanted::Covered,
-            (None, None) => Wanted::Usual,
+            (None, None) => self.tries.map_or(Wanted::Usual, Wanted::Try),
         };
         LockRequest {
             tx: self.id,
@@ -280,6 +304,11 @@ impl Node {
         if tx.awaited != 0 {
             return;
         }
+        let session = tx.session;
+        if tx.tries.is_some() && !self.is_tried_by(session, id) {
+            return self.abandon(id);
+        }
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         if tx.has_seen_change() {
             return self.refuse_exec(id, now);
         }
@@ -349,12 +378,21 @@ impl Node {
         let mut results: Vec<PartResult> =
             active.iter().map(|idx| std::mem::take(&mut tx.parts[*idx].result)).collect();
         let mut reply = Reply::new(tx.proto);
+        if tx.tries.is_some() && is_behind(tx.command, &results) {
+            return self.fail_try(id);
+        }
         let next =
             decide(&mut Decide { stage, args: tx.args.args(), results: &mut results, reply: &mut reply });
+        if !matches!(next, Next::Wait) && tx.tries.take().is_some() {
+            let session = tx.session;
+            self.end_wait_by_try(session);
+        }
+        let Some(tx) = self.coordinator.txs.get_mut(&id.number) else { return };
         let (stage, on, payload) = match next {
             Next::Run { stage, on, payload } => (stage, on, payload),
             Next::Reply => return self.finish(id, Some(reply), now),
             Next::Wait if tx.parent.is_some() => return self.finish(id, Some(reply), now),
+            Next::Wait if tx.tries.is_some() => return self.fail_try(id),
             Next::Wait => return self.enlist(id, now),
         };
         let key = match on {
@@ -373,8 +411,28 @@ impl Node {
         }
     }
 
+    /// The client of a command that is tried again waits no more.
+    fn abandon(&mut self, id: TxId) {
+        let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
+        for part in &tx.parts {
+            self.core.send(part.shard, TxMessage::Release(id));
+        }
+    }
+
+    /// A command that was tried again has found nothing, and waits on.
+    fn fail_try(&mut self, id: TxId) {
+        if let Some(tx) = self.coordinator.txs.get_mut(&id.number) {
+            self.core.stay_enlisted(tx.session, None);
+        }
+        self.abandon(id);
+    }
+
     /// The command has found nothing and waits, on all its shards, from before they let go of its keys.
     fn enlist(&mut self, id: TxId, now: Millis) {
+        let has_failed = |part: &Part| self.core.has_failed(part.shard);
+        if self.coordinator.txs.get(&id.number).is_some_and(|tx| tx.parts.iter().any(has_failed)) {
+            return self.on_lost(id, now);
+        }
         let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
         let shards: Vec<ShardId> = tx.parts.iter().map(|part| part.shard).collect();
         let Some(session) = self.sessions.get_mut(tx.session) else {
@@ -383,8 +441,8 @@ impl Node {
         };
         session.in_transaction = false;
         let core = &mut self.core;
-        let wait =
-            core.begin_wait(&mut session.client, tx.session, tx.command, tx.args.args(), shards.clone(), now);
+        let args = tx.args.clone();
+        let wait = core.begin_wait(&mut session.client, tx.session, tx.command, args, shards.clone(), now);
         for shard in shards {
             core.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Enlist(id, wait))));
         }
@@ -396,6 +454,12 @@ impl Node {
         let Some(tx) = self.coordinator.txs.remove(&id.number) else { return };
         for part in &tx.parts {
             self.core.send(part.shard, TxMessage::Release(id));
+        }
+        if tx.tries.is_some() {
+            if self.is_tried_by(tx.session, id) {
+                self.fail_wait(tx.session);
+            }
+            return;
         }
         let mut reply = Reply::new(tx.proto);
         write_error(&SHARD_FAILED, &mut reply);

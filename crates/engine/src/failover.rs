@@ -29,6 +29,7 @@ impl Node {
         for tx in self.participant.held_for(failed) {
             self.handle(failed, TxMessage::Release(tx), now);
         }
+        self.forget_waits_of(failed, now);
         self.pump(now);
     }
 

@@ -84,11 +84,10 @@ impl Intents {
         !self.gate.keyed_may_pass(mode, None) || !keys.iter().all(may_lead)
     }
 
-    /// Whether a ticket that is held is for a key.
+    /// Whether a ticket that is held is for writing a key.
     pub fn covers(&self, ticket: Ticket, key: u64) -> bool {
-        self.tickets
-            .get(&ticket)
-            .is_some_and(|state| state.keys.as_ref().is_none_or(|keys| keys.binary_search(&key).is_ok()))
+        let is_for = |state: &State| state.keys.as_ref().is_none_or(|keys| keys.binary_search(&key).is_ok());
+        self.tickets.get(&ticket).is_some_and(|state| state.mode == Mode::Exclusive && is_for(state))
     }
 
     /// Grants at once or not at all.

@@ -270,6 +270,8 @@ pub struct LockRequest {
 pub enum Wanted {
     /// Those of its command's scope and keys.
     Usual,
+    /// The same, for a command that waits and is tried again.
+    Try(crate::blocking::WaitId),
     /// None: the transaction holds them that the command belongs to.
     Covered,
     /// Those of a transaction; and the commands to run under them, where that is all of it.
@@ -281,7 +283,7 @@ impl LockRequest {
     pub(crate) fn bundle_lock_mut(&mut self) -> Option<(&mut BundleLock, &mut Option<Box<Bundle>>)> {
         match &mut self.wanted {
             Wanted::Bundle(lock, bundle) => Some((lock, bundle)),
-            Wanted::Usual | Wanted::Covered => None,
+            Wanted::Usual | Wanted::Try(_) | Wanted::Covered => None,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::blocking::Blocking;
 use crate::commands::{CommandId, CommandTable, Recent};
 use crate::coordinator::Coordinator;
 use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
+use crate::faults::Faults;
 use crate::journal::Journal;
 use crate::keyspace::{KeyHasher, Keyspace, KnownKey, Millis};
 use crate::memory::ShardMemory;
@@ -37,15 +38,6 @@ const FREE_BUDGET: usize = 512;
 const GRANTED_BUDGET: usize = 64;
 /// Emptied batches kept for the next turns.
 const BATCH_POOL_MAX: usize = 16;
-
-/// Ways to break the protocol on purpose, so that the simulator can show that its checker notices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Faults {
-    /// Participants let go of their intents as soon as they have granted them.
-    pub release_early: bool,
-    /// EXEC runs although watched keys have changed.
-    pub ignore_watches: bool,
-}
 
 /// How to make a node.
 #[derive(Clone, Debug)]
@@ -177,7 +169,7 @@ impl Node {
             ahead: Ahead::default(),
             hashes: Vec::new(),
             waits: Waits::default(),
-            blocking: Blocking::default(),
+            blocking: Blocking::new(config.faults),
             current: None,
             running: CommandId::default(),
             request_bytes: 0,
@@ -259,7 +251,6 @@ impl Node {
             session.client.unwatch(&mut self.core.shard);
             self.core.tell_of_unwatched();
         }
-        self.deliver_served();
         self.core.withdraw(id);
         self.sessions.close(id);
     }
@@ -338,6 +329,12 @@ impl Node {
         self.release_withheld(now);
         more |= self.release_paused(now);
         self.end_waits(now);
+        if !self.core.blocking.later.is_empty() {
+            self.serve_on(now);
+            self.pump(now);
+            more |= !self.core.blocking.later.is_empty();
+            self.core.shard.timing.stop();
+        }
         if self.participant.has_jobs() {
             more |= self.step_job(now);
             self.pump(now);

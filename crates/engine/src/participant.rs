@@ -4,7 +4,6 @@
 //! parked here under a ticket of its own and runs when the ticket is granted.
 
 use crate::args::{Args, OwnedArgs};
-use crate::blocking::Serving;
 use crate::bundle::BundleRun;
 use crate::command::{Command, Merge, Plan, Scope};
 use crate::ctx::{Ctx, KeySelection, PartResult};
@@ -15,6 +14,7 @@ use crate::keyspace::Millis;
 use crate::local::Task;
 use crate::message::{LockRequest, RequestHead, TxId, TxMessage, Wanted};
 use crate::node::Node;
+use crate::serving::Serving;
 use crate::slot::ShardId;
 use crate::timing::Answered;
 use corelane_resp::{Mark, Reply};
@@ -36,8 +36,8 @@ pub(crate) enum Waiter {
         command: &'static Command,
         args: OwnedArgs,
     },
-    /// Goes on serving commands that wait for keys.
-    Serve(Serving),
+    /// A command that waits, and needs further keys to be served.
+    Serve(u64),
     /// Runs under its ticket for the whole shard.
     Task {
         db: usize,
@@ -49,6 +49,8 @@ pub(crate) enum Waiter {
 struct Held {
     request: Box<LockRequest>,
     ticket: Option<Ticket>,
+    /// What goes on when it lets go: it tries a command again that has waited, under these intents.
+    serving: Option<Serving>,
 }
 
 /// A part that is run in steps.
@@ -130,6 +132,11 @@ impl Participant {
         self.held.keys().filter(|tx| tx.coordinator == coordinator).copied().collect()
     }
 
+    /// Has a transaction take part under intents that are held for it.
+    pub(crate) fn hold_for(&mut self, request: Box<LockRequest>, serving: Serving) {
+        self.held.insert(request.tx, Held { request, ticket: None, serving: Some(serving) });
+    }
+
     /// The number of the client whose transaction holds intents here.
     pub(crate) fn client_of(&self, tx: TxId) -> Option<u64> {
         self.held.get(&tx).map(|held| held.request.client_id)
@@ -154,9 +161,8 @@ impl Participant {
 impl Node {
     /// Handles a message of a transaction, whichever side it is for.
     pub(crate) fn handle(&mut self, from: ShardId, message: TxMessage, now: Millis) {
-        let mut message = message;
-        if self.on_destination(&mut message, from, now) {
-            return;
+        if self.core.blocking.has_served() {
+            self.deliver_served();
         }
         match message {
             TxMessage::Waiting(message) => self.on_wait_message(from, *message, now),
@@ -198,11 +204,11 @@ impl Node {
                 mode = lock.mode();
                 lock.scope()
             }
-            (Wanted::Usual, Scope::Whole | Scope::Alone) => Some(IntentScope::Whole),
-            (Wanted::Usual, Scope::Keys | Scope::Watch) => Some(IntentScope::Keys(&hashes)),
+            (Wanted::Usual | Wanted::Try(_), Scope::Whole | Scope::Alone) => Some(IntentScope::Whole),
+            (Wanted::Usual | Wanted::Try(_), Scope::Keys | Scope::Watch) => Some(IntentScope::Keys(&hashes)),
         };
         let Some(scope) = scope else {
-            self.participant.held.insert(tx, Held { request, ticket: None });
+            self.participant.held.insert(tx, Held { request, ticket: None, serving: None });
             return self.grant(tx, now);
         };
         let intents = &mut self.participant.intents;
@@ -214,7 +220,7 @@ impl Node {
                 None => return self.core.send(tx.coordinator, TxMessage::Refused(tx)),
             }
         };
-        self.participant.held.insert(tx, Held { request, ticket: Some(ticket) });
+        self.participant.held.insert(tx, Held { request, ticket: Some(ticket), serving: None });
         if granted {
             self.grant(tx, now);
         } else {
@@ -223,7 +229,7 @@ impl Node {
     }
 
     /// The intents are held: run the reading part, if there is one, and tell the coordinator.
-    fn grant(&mut self, tx: TxId, now: Millis) {
+    pub(crate) fn grant(&mut self, tx: TxId, now: Millis) {
         let Some(held) = self.participant.held.get(&tx) else { return };
         let command = held.request.command;
         let reads = match command.plan {
@@ -282,6 +288,10 @@ impl Node {
             return;
         }
         result.keys.clone_from(&request.keys);
+        if let Wanted::Try(id) = request.wanted {
+            // Whoever has come first is to be served first.
+            result.failed |= self.core.is_behind(id, &request.keys, now);
+        }
         if sees_sessions {
             self.obey();
         }
@@ -344,7 +354,9 @@ impl Node {
         let Some(held) = self.participant.held.remove(&tx) else {
             return self.core.serve_new(&mut self.participant, None, now);
         };
-        if let Some(ticket) = held.ticket {
+        if let Some(serving) = held.serving {
+            self.core.serve_waiters(&mut self.participant, serving, now);
+        } else if let Some(ticket) = held.ticket {
             // One that was never granted need not be: its coordinator has given up.
             self.participant.waiters.remove(&ticket);
             self.core.serve_new(&mut self.participant, Some(ticket), now);
@@ -371,10 +383,7 @@ impl Node {
                 self.run_task(db, task, now);
                 self.core.serve_new(&mut self.participant, Some(ticket), now);
             }
-            Some(Waiter::Serve(mut serving)) => {
-                serving.holds.push(ticket);
-                self.core.serve_waiters(&mut self.participant, serving, now);
-            }
+            Some(Waiter::Serve(seq)) => self.serve_in_line(ticket, seq, now),
             None => {}
         }
         true

@@ -57,7 +57,6 @@ impl Node {
 
     /// Ends what a client waits for, if anything: with the reply that is due when its time is up, or with an error.
     pub(crate) fn unblock(&mut self, id: SessionId, failed: bool) {
-        self.deliver_served();
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(wait) = session.client.wait.take() else { return };
         let command = self.core.withdraw(id);

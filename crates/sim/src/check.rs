@@ -1,17 +1,22 @@
 //! Is there a serial order that explains a history?
 //!
-//! The search of Wing and Gong (1993) with the memory of Lowe (2017): take any operation that nothing else had to
-//! precede, let the model execute it, and go on if it answers what the client saw; remember pairs of operations done and resulting
+//! The search of Wing and Gong (1993) with the memory of Lowe (2017): take any step that nothing else had to
+//! precede, let the model execute it, and go on if it answers what the client saw; remember pairs of steps done and resulting
 //! state that led nowhere.
+//!
+//! An operation is one step, but for a command that was seen to wait: it begins to, and it ends, which are two. Who waits is served
+//! in order of arrival, and in the end nobody waits for something that is there. What a client has sent that has
+//! vanished may have taken effect or not; if it waited, only before that.
 
 use crate::model::Model;
 use crate::world::{History, Record};
+use corelane_resp::Frame;
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Operations in one history; the search keeps them as bits.
-const RECORDS_MAX: usize = 128;
+/// Steps in one history; the search keeps them as bits.
+const STEPS_MAX: usize = 128;
 
 /// What was wrong with a run.
 #[derive(Debug)]
@@ -30,6 +35,20 @@ pub enum Violation {
         /// How many.
         open: usize,
     },
+    /// A command waits for something that is there, although nothing moves any more.
+    KeptWaiting {
+        /// The run's seed.
+        seed: u64,
+        /// The operation.
+        record: String,
+    },
+    /// A command gave up before its time.
+    Early {
+        /// The run's seed.
+        seed: u64,
+        /// The operation.
+        record: String,
+    },
 }
 
 impl fmt::Display for Violation {
@@ -39,6 +58,8 @@ impl fmt::Display for Violation {
                 write!(f, "seed {seed}: no serial order explains this history:\n{history}")
             }
             Self::Stuck { seed, open } => write!(f, "seed {seed}: {open} commands were never answered"),
+            Self::KeptWaiting { seed, record } => write!(f, "seed {seed}: waits for what is there: {record}"),
+            Self::Early { seed, record } => write!(f, "seed {seed}: gave up before its time: {record}"),
         }
     }
 }
@@ -50,40 +71,114 @@ impl std::error::Error for Violation {}
 /// # Errors
 /// There is none.
 pub fn check(history: &History) -> Result<(), Violation> {
-    let records = &history.records;
-    assert!(records.len() <= RECORDS_MAX, "the search holds at most {RECORDS_MAX} operations");
-    let before: Vec<u128> = (0..records.len()).map(|idx| predecessors(records, idx)).collect();
-    let mut search = Search { records, before, dead_ends: HashSet::new() };
+    let steps = steps(history);
+    assert!(steps.len() <= STEPS_MAX, "the search holds at most {STEPS_MAX} steps");
+    let needed = mask(&steps, |step| !step.optional);
+    let mut search = Search { history, steps, needed, dead_ends: HashSet::new(), deepest: 0 };
     if search.explain(0, &Model::default()) {
         return Ok(());
     }
-    let lines: Vec<String> = records.iter().map(Record::to_string).collect();
+    let mut lines: Vec<String> = history.records.iter().map(Record::to_string).collect();
+    lines.push("Left over by the order that got farthest:".to_owned());
+    let left = |(idx, _): &(usize, &Step)| search.deepest & 1 << idx == 0;
+    let left = search.steps.iter().enumerate().filter(left);
+    lines.extend(left.map(|(_, step)| format!("{:?} {}", step.kind, history.records[step.record])));
     Err(Violation::Unexplained { seed: history.seed, history: lines.join("\n") })
 }
 
-/// The operations that come before `idx` in every order: those answered before it was sent, and those of its own
-/// connection that the contract orders.
-fn predecessors(records: &[Record], idx: usize) -> u128 {
-    let record = &records[idx];
-    let mut before = 0;
-    for (other_idx, other) in records.iter().enumerate() {
-        let same_client = other.client == record.client && other.number < record.number;
-        if other.answered < record.sent || (same_client && other.operation.ordered_with(&record.operation)) {
-            before |= 1 << other_idx;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Whole,
+    Enlists,
+    Ends,
+}
+
+struct Step {
+    record: usize,
+    kind: Kind,
+    /// When it took place: not before, and not after.
+    earliest: u64,
+    latest: u64,
+    /// It may not have taken place.
+    optional: bool,
+    /// Steps that come before it in every order.
+    before: u128,
+    /// Steps that come after it, if it took place.
+    after: u128,
+}
+
+fn mask(steps: &[Step], is_in: impl Fn(&Step) -> bool) -> u128 {
+    steps.iter().enumerate().filter(|(_, step)| is_in(step)).fold(0, |mask, (idx, _)| mask | 1 << idx)
+}
+
+fn steps(history: &History) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for (record, it) in history.records.iter().enumerate() {
+        let step = |kind, latest, optional| Step {
+            record,
+            kind,
+            earliest: it.sent,
+            latest,
+            optional,
+            before: 0,
+            after: 0,
+        };
+        let latest = it.answered.unwrap_or(u64::MAX);
+        if let Some(gone) = it.gone {
+            steps.push(step(Kind::Whole, if it.waiting.is_some() { gone } else { u64::MAX }, true));
+        } else if it.reply.is_none() {
+            steps.push(step(Kind::Enlists, it.waiting.unwrap_or(u64::MAX), false));
+        } else if has_two_steps(history, it) {
+            steps.push(step(Kind::Enlists, it.waiting.unwrap_or(latest), false));
+            steps.push(step(Kind::Ends, latest, false));
+        } else {
+            steps.push(step(Kind::Whole, latest, false));
         }
     }
-    before
+    for idx in 0..steps.len() {
+        let this = &steps[idx];
+        let record = &history.records[this.record];
+        let before = mask(&steps, |other| {
+            let other_record = &history.records[other.record];
+            let same_client = other_record.client == record.client && other_record.number < record.number;
+            let same = other.record == this.record && other.kind == Kind::Enlists && this.kind == Kind::Ends;
+            same || !other.optional && other.latest < this.earliest
+                || same_client && other_record.operation.ordered_with(&record.operation)
+        });
+        let after = mask(&steps, |other| this.optional && this.latest < other.earliest);
+        (steps[idx].before, steps[idx].after) = (before, after);
+    }
+    steps
+}
+
+/// A command that was seen to wait, or must have. One whose time was up has waited for nothing: that it once
+/// found nothing is all there is to explain.
+fn has_two_steps(history: &History, record: &Record) -> bool {
+    if !record.operation.may_wait() {
+        return false;
+    }
+    let unblocks =
+        |other: &Record| other.operation.target == Some(record.client) && other.reply != Some(Frame::Int(0));
+    match &record.reply {
+        Some(Frame::Error(text)) if text.starts_with(b"UNBLOCKED") => true,
+        Some(Frame::Null) => history.records.iter().any(unblocks),
+        _ => record.waiting.is_some(),
+    }
 }
 
 struct Search<'a> {
-    records: &'a [Record],
-    before: Vec<u128>,
+    history: &'a History,
+    steps: Vec<Step>,
+    needed: u128,
     dead_ends: HashSet<(u128, u64)>,
+    /// The most that could be explained.
+    deepest: u128,
 }
 
 impl Search<'_> {
     fn explain(&mut self, done: u128, state: &Model) -> bool {
-        if done.count_ones() as usize == self.records.len() {
+        let kept_waiting = state.is_anybody_kept_waiting();
+        if done & self.needed == self.needed && !kept_waiting {
             return true;
         }
         let mut hasher = DefaultHasher::new();
@@ -91,19 +186,42 @@ impl Search<'_> {
         if !self.dead_ends.insert((done, hasher.finish())) {
             return false;
         }
-        for idx in 0..self.records.len() {
-            let bit = 1 << idx;
-            if done & bit != 0 || self.before[idx] & !done != 0 {
-                continue;
-            }
-            let mut next = state.clone();
-            let record = &self.records[idx];
-            if next.explains(record.client, &record.operation, &record.reply)
-                && self.explain(done | bit, &next)
-            {
-                return true;
+        if done.count_ones() > self.deepest.count_ones() {
+            self.deepest = done;
+        }
+        // Where everybody waits for one key, nothing comes between a push and who is served by it.
+        let only_ends = self.history.serves_at_once && state.has_somebody_to_serve();
+        for optional in [false, true] {
+            for idx in 0..self.steps.len() {
+                let step = &self.steps[idx];
+                let bit = 1 << idx;
+                if step.optional != optional
+                    || done & bit != 0
+                    || step.before & !done != 0
+                    || step.after & done != 0
+                    || only_ends && step.kind != Kind::Ends && !optional
+                {
+                    continue;
+                }
+                let mut next = state.clone();
+                if self.take(step, &mut next) && self.explain(done | bit, &next) {
+                    return true;
+                }
             }
         }
         false
+    }
+
+    fn take(&self, step: &Step, state: &mut Model) -> bool {
+        let record = &self.history.records[step.record];
+        match (step.kind, &record.reply) {
+            (Kind::Enlists, reply) => {
+                // Who has been unblocked may have been while a shard asked for it.
+                let served = !matches!(reply, Some(Frame::Null | Frame::Error(_)));
+                state.enlists(record.client, &record.operation, served)
+            }
+            (Kind::Ends, Some(reply)) => state.ends(record.client, &record.operation, reply),
+            (_, reply) => state.explains(record.client, &record.operation, reply.as_ref()),
+        }
     }
 }

@@ -6,13 +6,14 @@
 //! (docs/transactions.md). No clock, no thread: a failing seed fails again.
 
 mod check;
+mod clients;
 mod model;
 mod workload;
 mod world;
 
 pub use check::{Violation, check};
 pub use model::Model;
-pub use workload::{Operation, Workload};
+pub use workload::{Keys, Operation, Profile, Workload};
 pub use world::{History, Options, Record, run};
 
 /// Runs one seed and checks its history.

@@ -11,6 +11,10 @@ pub struct Operation {
     pub keys: Keys,
     /// What EXEC runs.
     pub queued: Vec<Vec<String>>,
+    /// The client that CLIENT UNBLOCK is for.
+    pub target: Option<usize>,
+    /// CLIENT UNBLOCK has ended a wait of its client.
+    pub unblocked: bool,
 }
 
 /// What an operation touches.
@@ -23,13 +27,13 @@ pub enum Keys {
 }
 
 impl Operation {
-    fn new(words: Vec<String>, keys: Keys) -> Self {
-        Self { words, keys, queued: Vec::new() }
+    pub(crate) fn new(words: Vec<String>, keys: Keys) -> Self {
+        Self { words, keys, queued: Vec::new(), target: None, unblocked: false }
     }
 
     /// A transaction, with MULTI and all that is queued.
     fn transaction(queued: Vec<Vec<String>>) -> Self {
-        Self { words: vec!["EXEC".into()], keys: Keys::All, queued }
+        Self { queued, ..Self::new(vec!["EXEC".into()], Keys::All) }
     }
 
     /// The commands that a client sends for it; the last one's reply is its own.
@@ -52,6 +56,67 @@ impl Operation {
             (Keys::Some(a), Keys::Some(b)) => a.iter().any(|key| b.contains(key)),
         }
     }
+
+    /// Whether it waits where it finds nothing.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.words[0].as_str(), "BLPOP" | "BRPOP" | "BLMPOP" | "BLMOVE" | "BRPOPLPUSH")
+    }
+
+    /// The keys that it waits for, in the order of its arguments.
+    pub fn awaited_keys(&self) -> Vec<String> {
+        let words = &self.words;
+        match words[0].as_str() {
+            "BLMOVE" | "BRPOPLPUSH" => vec![words[1].clone()],
+            "BLMPOP" => words[3..words.len() - 3].to_vec(),
+            _ => words[1..words.len() - 1].to_vec(),
+        }
+    }
+
+    /// How long it waits, in seconds; 0 for ever.
+    pub fn timeout_s(&self) -> f64 {
+        let text = if self.words[0] == "BLMPOP" { &self.words[1] } else { &self.words[self.words.len() - 1] };
+        text.parse().expect("the workload's timeouts are numbers")
+    }
+}
+
+/// Which commands a run is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Strings only.
+    Strings,
+    /// All types, without waiting.
+    Collections,
+    /// Lists, and commands that wait for one key each: those are served before anybody else gets at it.
+    Queues,
+    /// Lists, and commands that wait for several keys, or move to others.
+    Waiting,
+    /// Everything.
+    All,
+}
+
+impl Profile {
+    const ALL: [Self; 5] = [Self::Strings, Self::Collections, Self::Queues, Self::Waiting, Self::All];
+
+    /// A random one.
+    pub fn pick(rng: &mut Rng) -> Self {
+        Self::ALL[(rng.next() % Self::ALL.len() as u64) as usize]
+    }
+
+    /// Whether some of its commands wait.
+    pub(crate) const fn waits(self) -> bool {
+        matches!(self, Self::Queues | Self::Waiting | Self::All)
+    }
+
+    /// What its commands are taken from.
+    const fn makers(self) -> &'static [&'static [Make]] {
+        match self {
+            Self::Strings => &[STRINGS],
+            Self::Collections => &[STRINGS, LISTS, SETS, OTHERS],
+            Self::Queues => &[LISTS, WAITING_FOR_ONE],
+            Self::Waiting => &[LISTS, WAITING, WAITING_FOR_ONE],
+            Self::All => &[STRINGS, LISTS, SETS, OTHERS, WAITING, WAITING_FOR_ONE],
+        }
+    }
 }
 
 /// Makes operations.
@@ -59,15 +124,18 @@ impl Operation {
 pub struct Workload {
     keys: usize,
     next_value: u64,
+    profile: Profile,
 }
 
 /// Commands of a transaction.
 const QUEUED_MAX: u64 = 5;
+/// One in so many commands on a pair of keys goes from one type's keys to another's.
+const CROSSING: u64 = 16;
 
 type Make = fn(&mut Workload, &mut Rng) -> Operation;
 
-/// Every plan of the command table is in here, the frequent ones several times.
-const MAKERS: &[Make] = &[
+/// The frequent ones several times.
+const STRINGS: &[Make] = &[
     |w, r| w.one(r, "GET", 0),
     |w, r| w.one(r, "GET", 0),
     |w, r| w.one(r, "SET", 1),
@@ -75,33 +143,135 @@ const MAKERS: &[Make] = &[
     |w, r| w.one(r, "SETNX", 1),
     |w, r| w.one(r, "APPEND", 1),
     |w, r| w.one(r, "GETDEL", 0),
-    |w, r| w.many(r, "MGET", false),
-    |w, r| w.many(r, "MGET", false),
-    |w, r| w.many(r, "MSET", true),
-    |w, r| w.many(r, "MSET", true),
-    |w, r| w.many(r, "MSETNX", true),
-    |w, r| w.many(r, "DEL", false),
-    |w, r| w.many(r, "EXISTS", false),
-    |w, r| w.pair(r, "RENAME"),
-    |w, r| w.pair(r, "RENAMENX"),
-    |w, r| w.pair(r, "COPY"),
-    |w, r| w.pair(r, "LCS"),
+    |w, r| w.many(r, "MGET", "key", false),
+    |w, r| w.many(r, "MGET", "key", false),
+    |w, r| w.many(r, "MSET", "key", true),
+    |w, r| w.many(r, "MSET", "key", true),
+    |w, r| w.many(r, "MSETNX", "key", true),
+    |w, r| w.many(r, "DEL", "key", false),
+    |w, r| w.many(r, "EXISTS", "key", false),
+    |w, r| w.pair(r, "RENAME", "key"),
+    |w, r| w.pair(r, "RENAMENX", "key"),
+    |w, r| w.pair(r, "COPY", "key"),
+    |w, r| w.pair(r, "LCS", "key"),
+    |w, r| {
+        let how = if r.next().is_multiple_of(2) { "AND" } else { "OR" };
+        let keys: Vec<String> = (0..2 + r.next() % 2).map(|_| w.key(r, "key")).collect();
+        w.worded(&["BITOP", how], &keys, &[])
+    },
     |_, _| Operation::new(vec!["DBSIZE".into()], Keys::All),
     |_, _| Operation::new(vec!["KEYS".into(), "*".into()], Keys::All),
     |_, _| Operation::new(vec!["RANDOMKEY".into()], Keys::All),
-    |_, r| {
-        // Rarely, or there would be nothing left to look at.
-        let name = if r.next().is_multiple_of(4) { "FLUSHALL" } else { "DBSIZE" };
-        Operation::new(vec![name.into()], Keys::All)
+    flush,
+];
+
+const LISTS: &[Make] = &[
+    |w, r| w.push(r),
+    |w, r| w.push(r),
+    |w, r| w.push(r),
+    |w, r| w.push(r),
+    |w, r| w.on_key(r, "LPOP", "list", &[]),
+    |w, r| w.on_key(r, "RPOP", "list", &[]),
+    |w, r| w.on_key(r, "LLEN", "list", &[]),
+    |w, r| w.on_key(r, "LRANGE", "list", &["0", "-1"]),
+    |w, r| {
+        let keys = [w.key(r, "list"), w.key(r, "list")];
+        w.worded(&["LMOVE"], &keys, &[side(r), side(r)])
+    },
+    |w, r| w.pair(r, "RPOPLPUSH", "list"),
+    |w, r| {
+        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.key(r, "list")).collect();
+        w.worded(&["LMPOP", &keys.len().to_string()], &keys, &[side(r), "COUNT", "2"])
+    },
+    |w, r| w.many(r, "UNLINK", "list", false),
+    |w, r| w.pair(r, "RENAME", "list"),
+    |w, r| w.pair(r, "COPY", "list"),
+    |w, r| w.on_key(r, "SORT_RO", "list", &["ALPHA"]),
+    |w, r| {
+        let keys = [w.key(r, "list"), w.key(r, "list")];
+        let words = ["SORT", &keys[0], "ALPHA", "STORE", &keys[1]].map(str::to_owned);
+        Operation::new(words.into(), Keys::Some(keys.into()))
+    },
+    flush,
+];
+
+const SETS: &[Make] = &[
+    |w, r| w.on_member(r, "SADD", "set", 2),
+    |w, r| w.on_member(r, "SADD", "set", 1),
+    |w, r| w.on_member(r, "SREM", "set", 1),
+    |w, r| w.on_key(r, "SMEMBERS", "set", &[]),
+    |w, r| {
+        let (keys, member) = ([w.key(r, "set"), w.key(r, "set")], member(r));
+        w.worded(&["SMOVE"], &keys, &[&member])
+    },
+    |w, r| w.many(r, "SINTER", "set", false),
+    |w, r| w.many(r, "SUNION", "set", false),
+    |w, r| w.many(r, "SDIFF", "set", false),
+    |w, r| w.store(r, "SINTERSTORE"),
+    |w, r| w.store(r, "SUNIONSTORE"),
+    |w, r| w.store(r, "SDIFFSTORE"),
+    |w, r| {
+        let keys = [w.key(r, "set"), w.key(r, "set")];
+        w.worded(&["SINTERCARD", "2"], &keys, &[])
+    },
+    |w, r| w.pair(r, "COPY", "set"),
+];
+
+/// Sorted sets and hashes.
+const OTHERS: &[Make] = &[
+    |w, r| {
+        let (score, member) = ((r.next() % 4).to_string(), member(r));
+        w.on_key(r, "ZADD", "sorted", &[&score, &member])
+    },
+    |w, r| w.on_member(r, "ZREM", "sorted", 1),
+    |w, r| w.on_key(r, "ZRANGE", "sorted", &["0", "-1"]),
+    |w, r| w.pair(r, "COPY", "sorted"),
+    |w, r| {
+        let (field, value) = (member(r), w.value());
+        w.on_key(r, "HSET", "hash", &[&field, &value])
+    },
+    |w, r| w.on_member(r, "HGET", "hash", 1),
+    |w, r| w.on_member(r, "HDEL", "hash", 1),
+    |w, r| w.on_key(r, "HLEN", "hash", &[]),
+    |w, r| w.pair(r, "RENAME", "hash"),
+    |w, r| w.many(r, "TOUCH", "hash", false),
+];
+
+const WAITING_FOR_ONE: &[Make] = &[
+    |w, r| w.wait_for(r, "BLPOP", 1),
+    |w, r| w.wait_for(r, "BRPOP", 1),
+    |w, r| {
+        let key = [w.key(r, "list")];
+        w.worded(&["BLMPOP", timeout(r), "1"], &key, &[side(r), "COUNT", "2"])
+    },
+];
+
+const WAITING: &[Make] = &[
+    |w, r| {
+        let count = 2 + r.next() % 2;
+        w.wait_for(r, "BLPOP", count)
+    },
+    |w, r| w.wait_for(r, "BRPOP", 2),
+    |w, r| {
+        let keys: Vec<String> = (0..2 + r.next() % 2).map(|_| w.key(r, "list")).collect();
+        w.worded(&["BLMPOP", timeout(r), &keys.len().to_string()], &keys, &[side(r), "COUNT", "2"])
+    },
+    |w, r| {
+        let keys = [w.key(r, "list"), w.key(r, "list")];
+        w.worded(&["BLMOVE"], &keys, &[side(r), side(r), timeout(r)])
+    },
+    |w, r| {
+        let keys = [w.key(r, "list"), w.key(r, "list")];
+        w.worded(&["BRPOPLPUSH"], &keys, &[timeout(r)])
     },
 ];
 
 /// Beside these, what makes transactions.
-const TRANSACTION_MAKERS: &[Make] = &[
+const TRANSACTIONS: &[Make] = &[
     |w, r| w.transaction(r),
     |w, r| w.transaction(r),
     |w, r| {
-        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.key(r)).collect();
+        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.any_key(r)).collect();
         let words = std::iter::once("WATCH".to_owned()).chain(keys).collect();
         // It is ordered against everything, as EXEC is.
         Operation::new(words, Keys::All)
@@ -114,26 +284,93 @@ const TRANSACTION_MAKERS: &[Make] = &[
     },
 ];
 
+fn flush(_: &mut Workload, rng: &mut Rng) -> Operation {
+    // Rarely, or there would be nothing left to look at.
+    let name = if rng.next().is_multiple_of(4) { "FLUSHALL" } else { "DBSIZE" };
+    Operation::new(vec![name.into()], Keys::All)
+}
+
+fn side(rng: &mut Rng) -> &'static str {
+    if rng.next().is_multiple_of(2) { "LEFT" } else { "RIGHT" }
+}
+
+/// One in three for ever, the others for some milliseconds of the simulator's.
+fn timeout(rng: &mut Rng) -> &'static str {
+    ["0", "0.004", "0.015"][(rng.next() % 3) as usize]
+}
+
+fn member(rng: &mut Rng) -> String {
+    format!("m{}", rng.next() % 4)
+}
+
 impl Workload {
-    /// Commands on `keys` different keys.
-    pub fn new(keys: usize) -> Self {
-        Self { keys, next_value: 0 }
+    /// Commands on `keys` different keys of each type.
+    pub fn new(keys: usize, profile: Profile) -> Self {
+        Self { keys, next_value: 0, profile }
     }
 
     /// The next random command.
     pub fn next(&mut self, rng: &mut Rng) -> Operation {
-        let makers = if rng.next().is_multiple_of(4) { TRANSACTION_MAKERS } else { MAKERS };
+        if rng.next().is_multiple_of(5) {
+            return TRANSACTIONS[(rng.next() % TRANSACTIONS.len() as u64) as usize](self, rng);
+        }
+        self.plain(rng)
+    }
+
+    fn plain(&mut self, rng: &mut Rng) -> Operation {
+        let tables = self.profile.makers();
+        let makers = tables[(rng.next() % tables.len() as u64) as usize];
         makers[(rng.next() % makers.len() as u64) as usize](self, rng)
+    }
+
+    /// The names of all commands, those in transactions included.
+    pub fn names() -> impl Iterator<Item = String> {
+        let mut rng = Rng::new(1);
+        let mut workload = Self::new(2, Profile::All);
+        let tables = Profile::All.makers().iter().chain([&TRANSACTIONS]);
+        let operations: Vec<Operation> = tables
+            .flat_map(|makers| makers.iter())
+            .flat_map(|make| (0..8).map(|_| make(&mut workload, &mut rng)).collect::<Vec<_>>())
+            .collect();
+        operations.into_iter().map(|operation| operation.words[0].clone())
     }
 
     fn transaction(&mut self, rng: &mut Rng) -> Operation {
         let count = 1 + rng.next() % QUEUED_MAX;
-        let queued = (0..count).map(|_| MAKERS[(rng.next() % MAKERS.len() as u64) as usize](self, rng).words);
+        let queued = (0..count).map(|_| self.plain(rng).words);
         Operation::transaction(queued.collect())
     }
 
-    fn key(&self, rng: &mut Rng) -> String {
-        format!("key:{}", rng.next() % self.keys as u64)
+    fn key(&self, rng: &mut Rng, family: &str) -> String {
+        // Only sometimes, since most commands then end in an error.
+        if self.profile == Profile::All && rng.next().is_multiple_of(CROSSING * 2) {
+            return self.any_key(rng);
+        }
+        format!("{family}:{}", rng.next() % self.keys as u64)
+    }
+
+    fn any_key(&self, rng: &mut Rng) -> String {
+        let families: &[&str] = match self.profile {
+            Profile::Strings => &["key"],
+            Profile::Queues | Profile::Waiting => &["list"],
+            Profile::Collections | Profile::All => &["key", "list", "set", "sorted", "hash"],
+        };
+        format!(
+            "{}:{}",
+            families[(rng.next() % families.len() as u64) as usize],
+            rng.next() % self.keys as u64
+        )
+    }
+
+    /// All keys there can be.
+    pub fn all_keys(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let families: &[&str] = match self.profile {
+            Profile::Strings => &["key"],
+            Profile::Queues | Profile::Waiting => &["list"],
+            Profile::Collections | Profile::All => &["key", "list", "set", "sorted", "hash"],
+        };
+        let keys = self.keys;
+        families.iter().flat_map(move |family| (0..keys).map(move |n| (*family, format!("{family}:{n}"))))
     }
 
     /// Values never repeat, so that a reply tells which write it saw.
@@ -142,16 +379,51 @@ impl Workload {
         format!("v{}", self.next_value)
     }
 
+    /// A command of words, then keys, then words.
+    fn worded(&self, before: &[&str], keys: &[String], after: &[&str]) -> Operation {
+        let words = before.iter().map(|word| (*word).to_owned());
+        let words = words.chain(keys.iter().cloned()).chain(after.iter().map(|word| (*word).to_owned()));
+        Operation::new(words.collect(), Keys::Some(keys.to_vec()))
+    }
+
+    fn on_key(&self, rng: &mut Rng, name: &str, family: &str, after: &[&str]) -> Operation {
+        self.worded(&[name], &[self.key(rng, family)], after)
+    }
+
+    fn on_member(&self, rng: &mut Rng, name: &str, family: &str, count: usize) -> Operation {
+        let members: Vec<String> = (0..count).map(|_| member(rng)).collect();
+        let members: Vec<&str> = members.iter().map(String::as_str).collect();
+        self.on_key(rng, name, family, &members)
+    }
+
+    /// A command that pushes.
+    pub(crate) fn push(&mut self, rng: &mut Rng) -> Operation {
+        let name = if rng.next().is_multiple_of(2) { "LPUSH" } else { "RPUSH" };
+        let values: Vec<String> = (0..1 + rng.next() % 2).map(|_| self.value()).collect();
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        self.on_key(rng, name, "list", &values)
+    }
+
+    fn wait_for(&self, rng: &mut Rng, name: &str, count: u64) -> Operation {
+        let keys: Vec<String> = (0..count).map(|_| self.key(rng, "list")).collect();
+        self.worded(&[name], &keys, &[timeout(rng)])
+    }
+
+    fn store(&self, rng: &mut Rng, name: &str) -> Operation {
+        let keys: Vec<String> = (0..2 + rng.next() % 2).map(|_| self.key(rng, "set")).collect();
+        self.worded(&[name], &keys, &[])
+    }
+
     fn one(&mut self, rng: &mut Rng, name: &str, values: usize) -> Operation {
-        let key = self.key(rng);
+        let key = self.key(rng, "key");
         let mut words = vec![name.to_owned(), key.clone()];
         words.extend((0..values).map(|_| self.value()));
         Operation::new(words, Keys::Some(vec![key]))
     }
 
-    fn many(&mut self, rng: &mut Rng, name: &str, with_values: bool) -> Operation {
+    fn many(&mut self, rng: &mut Rng, name: &str, family: &str, with_values: bool) -> Operation {
         let count = 1 + rng.next() % 4;
-        let keys: Vec<String> = (0..count).map(|_| self.key(rng)).collect();
+        let keys: Vec<String> = (0..count).map(|_| self.key(rng, family)).collect();
         let mut words = vec![name.to_owned()];
         for key in &keys {
             words.push(key.clone());
@@ -162,8 +434,8 @@ impl Workload {
         Operation::new(words, Keys::Some(keys))
     }
 
-    fn pair(&mut self, rng: &mut Rng, name: &str) -> Operation {
-        let keys = vec![self.key(rng), self.key(rng)];
-        Operation::new(vec![name.to_owned(), keys[0].clone(), keys[1].clone()], Keys::Some(keys))
+    fn pair(&mut self, rng: &mut Rng, name: &str, family: &str) -> Operation {
+        let keys = [self.key(rng, family), self.key(rng, family)];
+        self.worded(&[name], &keys, &[])
     }
 }

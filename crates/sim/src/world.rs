@@ -1,14 +1,19 @@
 //! Nodes, mailboxes and clients under one seed.
 
 use crate::check::Violation;
-use crate::workload::{Operation, Workload};
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId, Ticks};
-use corelane_resp::{Frame, decode, encode_command};
+use crate::clients::Client;
+use crate::workload::{Keys, Operation, Profile, Workload};
+use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, Settings, ShardId, Ticks};
+use corelane_resp::{Frame, encode_command};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Background turns after which a run that still has open commands is stuck.
+/// Background turns in which nothing happens, after which a run is over.
 const QUIET_TURNS_MAX: usize = 1000;
+/// The same, after which something is done for clients that all wait for one another.
+const IDLE_TURNS_MAX: usize = 150;
+/// Steps in a millisecond.
+const STEPS_PER_MS: u64 = 16;
 
 /// What a run is made of.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +26,10 @@ pub struct Options {
     pub clients: usize,
     /// Commands of each.
     pub commands: usize,
-    /// Keys they are on.
+    /// Keys of each type that they are on.
     pub keys: usize,
+    /// Which commands.
+    pub profile: Profile,
     /// Breaks the protocol on purpose.
     pub faults: Faults,
 }
@@ -32,14 +39,26 @@ impl Options {
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0x5EED);
         let clients = 2 + (rng.next() % 4) as usize;
-        Self {
-            seed,
-            shards: 1 + (rng.next() % 5) as u16,
-            clients,
-            commands: 60 / clients,
-            keys: 2 + (rng.next() % 6) as usize,
-            faults: Faults::default(),
-        }
+        let shards = 1 + (rng.next() % 5) as u16;
+        let keys = 2 + (rng.next() % 6) as usize;
+        let profile = Profile::pick(&mut rng);
+        Self::sized(seed, profile, shards, clients, keys)
+    }
+
+    /// The same with these commands.
+    pub fn of_profile(seed: u64, profile: Profile) -> Self {
+        let drawn = Self::from_seed(seed);
+        Self::sized(seed, profile, drawn.shards, drawn.clients, 2 + (seed % 6) as usize)
+    }
+
+    fn sized(seed: u64, profile: Profile, shards: u16, clients: usize, keys: usize) -> Self {
+        let (clients, keys) = match profile {
+            Profile::Strings => (clients, keys),
+            // Many on few keys, or hardly anybody would meet.
+            Profile::Waiting => (clients + 2, 2 + keys / 4),
+            _ => (clients, 1 + keys / 2),
+        };
+        Self { seed, shards, clients, commands: 60 / clients, keys, profile, faults: Faults::default() }
     }
 }
 
@@ -52,23 +71,31 @@ pub struct Record {
     pub number: usize,
     /// The step in which it was sent.
     pub sent: u64,
+    /// The step from which on it was seen to wait.
+    pub waiting: Option<u64>,
     /// The step in which its reply came.
-    pub answered: u64,
+    pub answered: Option<u64>,
+    /// The step in which its client vanished before that.
+    pub gone: Option<u64>,
     /// The command.
     pub operation: Operation,
     /// The reply.
-    pub reply: Frame,
+    pub reply: Option<Frame>,
 }
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let commands = self.operation.commands();
         let words = commands.iter().map(|words| words.join(" ")).collect::<Vec<_>>().join("; ");
-        write!(
-            f,
-            "[{:5}..{:5}] client {}: {words} -> {:?}",
-            self.sent, self.answered, self.client, self.reply
-        )
+        let step = |step: Option<u64>| step.map_or_else(|| "-".to_owned(), |step| step.to_string());
+        write!(f, "[{:5}..{:>5}] client {}: {words}", self.sent, step(self.answered), self.client)?;
+        if self.waiting.is_some() {
+            write!(f, " (waits from {})", step(self.waiting))?;
+        }
+        match (&self.reply, self.gone) {
+            (Some(reply), _) => write!(f, " -> {reply:?}"),
+            (None, gone) => write!(f, " -> nothing; gone {}", step(gone)),
+        }
     }
 }
 
@@ -79,18 +106,15 @@ pub struct History {
     pub seed: u64,
     /// All commands.
     pub records: Vec<Record>,
+    /// Whoever waits is served before anybody else gets at the key: they wait for one key each.
+    pub serves_at_once: bool,
 }
 
-struct Client {
-    shard: usize,
-    session: SessionId,
-    left: usize,
-    number: usize,
-    /// Number, step in which it was sent, replies to skip before its own, operation.
-    open: VecDeque<(usize, u64, usize, Operation)>,
-    received: Vec<u8>,
-    /// Commands it sends without waiting.
-    pipeline: usize,
+/// What a client is to send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Push,
+    Wait,
 }
 
 struct World {
@@ -102,32 +126,48 @@ struct World {
     rng: Rng,
     step: u64,
     records: Vec<Record>,
+    options: Options,
+    /// Connections opened so far, by shard.
+    opened: Vec<u64>,
+    /// Nobody sends anything but the question that is under way.
+    is_probing: bool,
+    reader: Option<usize>,
 }
 
-/// Runs one seed to the end.
+/// Runs one seed to the end, when nothing moves any more, and reads all keys then.
 ///
 /// # Errors
-/// Commands are left without a reply.
+/// Commands are left without a reply that do not wait for a key, or have given up too early.
 pub fn run(options: &Options) -> Result<History, Violation> {
     let mut world = World::new(options);
-    let mut quiet = 0;
-    while world.open() > 0 || world.clients.iter().any(|client| client.left > 0) {
-        if world.step_once() {
-            quiet = 0;
-        } else {
-            quiet += 1;
-        }
-        if quiet > QUIET_TURNS_MAX {
-            return Err(Violation::Stuck { seed: options.seed, open: world.open() });
-        }
+    world.run_until_quiet()?;
+    let stuck = world.stuck();
+    if stuck > 0 || world.clients.iter().any(|client| client.left > 0) {
+        return Err(Violation::Stuck { seed: options.seed, open: stuck });
     }
-    Ok(History { seed: options.seed, records: world.records })
+    world.read_all();
+    if let Some(early) = world.records.iter().find(|record| gave_up_early(record)) {
+        return Err(Violation::Early { seed: options.seed, record: early.to_string() });
+    }
+    let serves_at_once = matches!(options.profile, Profile::Queues);
+    Ok(History { seed: options.seed, records: world.records, serves_at_once })
+}
+
+/// Whether a command that waits has ended too soon, with nobody having asked for it.
+fn gave_up_early(record: &Record) -> bool {
+    let (true, Some(Frame::Null), Some(answered)) =
+        (record.operation.may_wait(), &record.reply, record.answered)
+    else {
+        return false;
+    };
+    let timeout_ms = record.operation.timeout_s() * 1000.0;
+    let waited_ms = answered / STEPS_PER_MS - record.sent / STEPS_PER_MS;
+    !record.operation.unblocked && (timeout_ms == 0.0 || (waited_ms as f64) < timeout_ms)
 }
 
 impl World {
     fn new(options: &Options) -> Self {
-        let mut rng = Rng::new(options.seed);
-        let mut nodes: Vec<Node> = (0..options.shards)
+        let nodes = (0..options.shards)
             .map(|me| {
                 Node::new(NodeConfig {
                     me: ShardId(me),
@@ -139,34 +179,39 @@ impl World {
                 })
             })
             .collect();
-        let clients = (0..options.clients)
-            .map(|_| {
-                let shard = (rng.next() % u64::from(options.shards)) as usize;
-                Client {
-                    shard,
-                    session: nodes[shard].open(Peer::default(), 1),
-                    left: options.commands,
-                    number: 0,
-                    open: VecDeque::new(),
-                    received: Vec::new(),
-                    pipeline: 1 + (rng.next() % 3) as usize,
-                }
-            })
-            .collect();
         let shards = usize::from(options.shards);
-        Self {
+        let mut world = Self {
             nodes,
             links: (0..shards * shards).map(|_| VecDeque::new()).collect(),
-            clients,
-            workload: Workload::new(options.keys),
-            rng,
+            clients: Vec::new(),
+            workload: Workload::new(options.keys, options.profile),
+            rng: Rng::new(options.seed),
             step: 1,
             records: Vec::new(),
-        }
+            options: *options,
+            opened: vec![0; shards],
+            is_probing: false,
+            reader: None,
+        };
+        (0..options.clients).for_each(|_| world.connect(options.commands));
+        world
     }
 
-    fn open(&self) -> usize {
-        self.clients.iter().map(|client| client.open.len()).sum()
+    fn connect(&mut self, commands: usize) {
+        let shard = self.pick(self.nodes.len());
+        let now = self.now();
+        let session = self.nodes[shard].open(Peer::default(), now);
+        // Numbers as the engine gives them.
+        let id = self.opened[shard] * self.nodes.len() as u64 + shard as u64 + 1;
+        self.opened[shard] += 1;
+        let pipeline = 1 + self.pick(3);
+        self.clients.push(Client::new(shard, session, id, commands, pipeline));
+    }
+
+    /// How many commands are not answered, beside those that wait for a key and those behind them.
+    fn stuck(&self) -> usize {
+        let waits = |client: &Client| client.open.front().is_some_and(|open| open.waiting.is_some());
+        self.clients.iter().filter(|client| !waits(client)).map(|client| client.open.len()).sum()
     }
 
     fn pick(&mut self, count: usize) -> usize {
@@ -174,7 +219,59 @@ impl World {
     }
 
     fn now(&self) -> u64 {
-        1_000_000 + self.step / 16
+        1_000_000 + self.step / STEPS_PER_MS
+    }
+
+    fn run_until_quiet(&mut self) -> Result<(), Violation> {
+        let mut quiet = 0;
+        while quiet <= QUIET_TURNS_MAX {
+            quiet = if self.step_once() { 0 } else { quiet + 1 };
+            if quiet > IDLE_TURNS_MAX && self.clients.iter().any(|client| client.left > 0) {
+                self.is_probing = true;
+                let kept_waiting = self.kept_waiting();
+                self.is_probing = false;
+                if let Some(record) = kept_waiting {
+                    return Err(Violation::KeptWaiting { seed: self.options.seed, record });
+                }
+                // Those that could still send something wait for those that wait for them.
+                self.vanish_one();
+                quiet = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// A client that only reads, on behalf of the simulator.
+    fn reader(&mut self) -> usize {
+        if self.reader.is_none() {
+            self.connect(0);
+            self.reader = Some(self.clients.len() - 1);
+        }
+        self.reader.unwrap_or_default()
+    }
+
+    /// While nothing moves: somebody who waits for a list that is there.
+    fn kept_waiting(&mut self) -> Option<String> {
+        let reader = self.reader();
+        for idx in (0..self.clients.len()).filter(|idx| *idx != reader) {
+            let waiting = self.clients[idx].open.front().filter(|open| open.waiting.is_some());
+            let keys = waiting.map(|open| open.operation.awaited_keys()).unwrap_or_default();
+            for key in keys {
+                let words = ["LLEN", &key].map(str::to_owned);
+                self.send(reader, Operation::new(words.into(), Keys::Some(vec![key])));
+                while !self.clients[reader].open.is_empty() {
+                    self.step_once();
+                }
+                // It is a question of ours, no part of the history.
+                let place = self.records.iter().rposition(|record| record.client == reader);
+                let found = place.and_then(|place| self.records.remove(place).reply);
+                if matches!(found, Some(Frame::Int(1..))) {
+                    let kept = self.clients[idx].open.pop_front();
+                    return kept.map(|open| open.record(idx).to_string());
+                }
+            }
+        }
+        None
     }
 
     /// One random event; false if it moved nothing.
@@ -188,34 +285,92 @@ impl World {
                 let node = self.pick(self.nodes.len());
                 let now = self.now();
                 self.nodes[node].tick(now);
-                self.collect(node);
-                self.flush_outboxes()
+                self.collect(node) | self.flush_outboxes()
             }
         }
     }
 
-    /// A random client sends a command, sometimes in two pieces of bytes.
+    /// A random client sends a command, sometimes in two pieces of bytes; or it vanishes.
     fn send_some(&mut self) -> bool {
-        let idx = self.pick(self.clients.len());
-        let now = self.now();
-        let client = &mut self.clients[idx];
-        if client.left == 0 || client.open.len() >= client.pipeline {
+        let may_send = |idx: &usize| self.clients[*idx].may_send();
+        let senders: Vec<usize> = (0..self.clients.len()).filter(may_send).collect();
+        if self.is_probing || senders.is_empty() {
             return false;
         }
-        let operation = self.workload.next(&mut self.rng);
+        let idx = senders[self.pick(senders.len())];
+        if self.options.profile.waits() && self.rng.next().is_multiple_of(40) {
+            self.vanish(idx);
+            return true;
+        }
+        let wanted =
+            (self.options.profile == Profile::Waiting && self.rng.next().is_multiple_of(2)).then(|| {
+                // Some mostly push and others mostly wait, or all would wait for one another.
+                if idx.is_multiple_of(2) { Wanted::Push } else { Wanted::Wait }
+            });
+        let operation = loop {
+            let operation = match wanted {
+                Some(Wanted::Push) => self.workload.push(&mut self.rng),
+                _ => self.next_operation(),
+            };
+            let may_wait = operation.may_wait();
+            // What is sent behind it waits; what was sent before could be taken for it.
+            let is_free = self.clients[idx].open.is_empty();
+            if is_free && wanted == Some(Wanted::Wait) && !may_wait {
+                continue;
+            }
+            if !may_wait || is_free {
+                break operation;
+            }
+        };
+        self.send(idx, operation);
+        true
+    }
+
+    fn next_operation(&mut self) -> Operation {
+        if !self.options.profile.waits() || !self.rng.next().is_multiple_of(30) {
+            return self.workload.next(&mut self.rng);
+        }
+        let target = self.pick(self.clients.len());
+        let how = if self.rng.next().is_multiple_of(2) { "ERROR" } else { "TIMEOUT" };
+        let words = ["CLIENT", "UNBLOCK", &self.clients[target].id.to_string(), how].map(str::to_owned);
+        Operation { target: Some(target), ..Operation::new(words.into(), Keys::All) }
+    }
+
+    fn send(&mut self, idx: usize, operation: Operation) {
+        let now = self.now();
         let mut bytes = Vec::new();
         let commands = operation.commands();
         commands.iter().for_each(|words| encode_command(&mut bytes, words));
-        let client = &mut self.clients[idx];
-        client.open.push_back((client.number, self.step, commands.len() - 1, operation));
-        client.number += 1;
-        client.left -= 1;
-        let (node, session) = (client.shard, client.session);
         let cut = (self.rng.next() % bytes.len() as u64) as usize;
+        let client = &mut self.clients[idx];
+        client.opens(operation, commands.len() - 1, self.step);
+        let (node, session) = (client.shard, client.session);
         self.nodes[node].feed(session, &bytes[..cut], now);
         self.nodes[node].feed(session, &bytes[cut..], now);
         self.collect(node);
-        true
+    }
+
+    /// Some client that waits vanishes.
+    fn vanish_one(&mut self) {
+        let waiting: Vec<usize> =
+            (0..self.clients.len()).filter(|idx| !self.clients[*idx].open.is_empty()).collect();
+        if !waiting.is_empty() {
+            let idx = waiting[self.pick(waiting.len())];
+            self.vanish(idx);
+        }
+    }
+
+    /// A client's connection ends; another one goes on.
+    fn vanish(&mut self, idx: usize) {
+        let client = &mut self.clients[idx];
+        let (shard, session, left) = (client.shard, client.session, std::mem::take(&mut client.left));
+        self.nodes[shard].close(session);
+        let open = std::mem::take(&mut self.clients[idx].open);
+        let gone = Some(self.step);
+        self.records.extend(open.into_iter().map(|open| Record { gone, ..open.record(idx) }));
+        self.clients[idx].gone = true;
+        self.connect(left);
+        self.collect(shard);
     }
 
     /// The oldest batch of a random pair of shards arrives.
@@ -250,35 +405,64 @@ impl World {
         moved
     }
 
-    /// Takes output of a node's sessions to their clients.
-    fn collect(&mut self, node: usize) {
+    /// Takes output of a node's sessions to their clients, and looks who waits there.
+    fn collect(&mut self, node: usize) -> bool {
         let mut dirty = Vec::new();
         self.nodes[node].take_dirty(&mut dirty);
+        let mut moved = false;
         for session in dirty {
             let Some(state) = self.nodes[node].session_state(session) else { continue };
             let output = state.output.take();
-            let Some(client) = self.clients.iter_mut().position(|c| c.shard == node && c.session == session)
-            else {
-                continue;
-            };
+            let is_its = |client: &Client| client.shard == node && client.session == session && !client.gone;
+            let Some(idx) = self.clients.iter().position(is_its) else { continue };
             for piece in output.slices() {
-                self.clients[client].received.extend_from_slice(piece);
+                self.clients[idx].received.extend_from_slice(piece);
             }
-            self.answer(client);
+            let answered = self.clients[idx].take_replies();
+            moved |= !answered.is_empty();
+            for (open, reply) in answered {
+                let (answered, reply) = (Some(self.step), Some(reply));
+                self.records.push(Record { answered, reply, ..open.record(idx) });
+            }
         }
+        for client in self.clients.iter_mut().filter(|client| client.shard == node && !client.gone) {
+            let waits = self.nodes[node].may_be_silent(client.session);
+            if let Some(open) = client.open.front_mut().filter(|open| waits && open.operation.may_wait()) {
+                open.waiting.get_or_insert(self.step);
+            }
+        }
+        moved
     }
 
-    fn answer(&mut self, idx: usize) {
-        let client = &mut self.clients[idx];
-        while let Ok(Some((reply, used))) = decode(&client.received) {
-            client.received.drain(..used);
-            let (.., skipped, _) = client.open.front_mut().expect("every reply has a request");
-            if *skipped > 0 {
-                *skipped -= 1;
-                continue;
+    /// Another client reads everything, one key after the other; then whoever still waits is noted.
+    fn read_all(&mut self) {
+        let reader = self.reader();
+        let keys: Vec<(&str, String)> = self.workload.all_keys().collect();
+        for (family, key) in keys {
+            let words = match family {
+                "key" => vec!["GET".to_owned(), key.clone()],
+                "list" => ["LRANGE", &key, "0", "-1"].map(str::to_owned).to_vec(),
+                "set" => vec!["SMEMBERS".to_owned(), key.clone()],
+                "sorted" => ["ZRANGE", &key, "0", "-1"].map(str::to_owned).to_vec(),
+                _ => vec!["HLEN".to_owned(), key.clone()],
+            };
+            self.step += 1;
+            self.send(reader, Operation::new(words, Keys::Some(vec![key])));
+            while !self.clients[reader].open.is_empty() {
+                self.step_once();
             }
-            let (number, sent, _, operation) = client.open.pop_front().expect("it has just been there");
-            self.records.push(Record { client: idx, number, sent, answered: self.step, operation, reply });
+        }
+        for idx in 0..self.clients.len() {
+            // What was sent behind it has not been run.
+            let open = self.clients[idx].open.pop_front();
+            self.records.extend(open.map(|open| open.record(idx)));
+        }
+        let unblocked: Vec<usize> = (self.records.iter())
+            .filter(|record| record.reply != Some(Frame::Int(0)))
+            .filter_map(|record| record.operation.target)
+            .collect();
+        for record in &mut self.records {
+            record.operation.unblocked = unblocked.contains(&record.client);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! For the tests of commands: a client on a few shards that run in this thread, in virtual time.
 
 use crate::config::Config;
+use crate::faults::Faults;
 use crate::keyspace::Millis;
-use crate::node::{Faults, Node, NodeConfig};
+use crate::node::{Node, NodeConfig};
 use crate::session::{CloseWhen, Ends, Peer, SessionId};
 use crate::settings::{Observation, Settings};
 use crate::slot::ShardId;

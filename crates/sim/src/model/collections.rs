@@ -1,0 +1,275 @@
+//! Lists, sets, sorted sets and hashes of the model.
+
+use super::reply::Expected;
+use super::{Model, Value};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A value of another type is an error.
+type Checked<T> = Result<T, Expected>;
+
+/// What a command pops from: the end is its left one.
+fn is_left(word: &str) -> bool {
+    word.eq_ignore_ascii_case("LEFT")
+}
+
+impl Model {
+    fn list(&self, key: &str) -> Checked<Option<&VecDeque<String>>> {
+        match self.keys.get(key) {
+            None => Ok(None),
+            Some(Value::List(list)) => Ok(Some(list)),
+            Some(_) => Err(Expected::Error),
+        }
+    }
+
+    fn set(&self, key: &str) -> Checked<BTreeSet<String>> {
+        match self.keys.get(key) {
+            None => Ok(BTreeSet::new()),
+            Some(Value::Set(set)) => Ok(set.clone()),
+            Some(_) => Err(Expected::Error),
+        }
+    }
+
+    fn sorted(&self, key: &str) -> Checked<BTreeMap<String, i64>> {
+        match self.keys.get(key) {
+            None => Ok(BTreeMap::new()),
+            Some(Value::Sorted(sorted)) => Ok(sorted.clone()),
+            Some(_) => Err(Expected::Error),
+        }
+    }
+
+    fn hash(&self, key: &str) -> Checked<BTreeMap<String, String>> {
+        match self.keys.get(key) {
+            None => Ok(BTreeMap::new()),
+            Some(Value::Hash(hash)) => Ok(hash.clone()),
+            Some(_) => Err(Expected::Error),
+        }
+    }
+
+    /// Sets a value, or removes the key if that is empty.
+    fn store(&mut self, key: &str, value: Value) {
+        let empty = match &value {
+            Value::Text(_) => false,
+            Value::List(list) => list.is_empty(),
+            Value::Set(set) => set.is_empty(),
+            Value::Sorted(sorted) => sorted.is_empty(),
+            Value::Hash(hash) => hash.is_empty(),
+        };
+        if empty {
+            self.take(key);
+        } else {
+            self.put(key, value);
+        }
+    }
+
+    fn push(&mut self, key: &str, left: bool, elements: &[String]) -> Checked<Expected> {
+        let mut list = self.list(key)?.cloned().unwrap_or_default();
+        for element in elements {
+            if left {
+                list.push_front(element.clone());
+            } else {
+                list.push_back(element.clone());
+            }
+        }
+        let len = list.len();
+        self.put(key, Value::List(list));
+        Ok(Expected::Int(len as i64))
+    }
+
+    fn pop(&mut self, key: &str, left: bool) -> Checked<Option<String>> {
+        let Some(mut list) = self.list(key)?.cloned() else { return Ok(None) };
+        let element = if left { list.pop_front() } else { list.pop_back() };
+        self.store(key, Value::List(list));
+        Ok(element)
+    }
+
+    fn pop_first(
+        &mut self,
+        keys: &[String],
+        left: bool,
+        count: usize,
+    ) -> Checked<Option<(String, Vec<String>)>> {
+        for key in keys {
+            if self.list(key)?.is_none() {
+                continue;
+            }
+            let mut popped = Vec::new();
+            while popped.len() < count
+                && let Some(element) = self.pop(key, left)?
+            {
+                popped.push(element);
+            }
+            return Ok(Some((key.clone(), popped)));
+        }
+        Ok(None)
+    }
+
+    fn move_element(&mut self, words: &[String], from_left: bool, to_left: bool) -> Checked<Expected> {
+        let (from, to) = (&words[0], &words[1]);
+        if self.list(from)?.is_none() {
+            return Ok(Expected::Nothing);
+        }
+        self.list(to)?;
+        let element = self.pop(from, from_left)?.unwrap_or_default();
+        self.push(to, to_left, std::slice::from_ref(&element))?;
+        Ok(Expected::Text(Some(element)))
+    }
+
+    /// Combines sets.
+    fn combined(&self, name: &str, keys: &[String]) -> Checked<BTreeSet<String>> {
+        let sets: Vec<BTreeSet<String>> = keys.iter().map(|key| self.set(key)).collect::<Checked<_>>()?;
+        let (first, rest) = sets.split_first().expect("the workload names keys");
+        let combine = |a: BTreeSet<String>, b: &BTreeSet<String>| match name {
+            "SINTER" => &a & b,
+            "SUNION" => &a | b,
+            _ => &a - b,
+        };
+        Ok(rest.iter().fold(first.clone(), combine))
+    }
+
+    /// A command on collections; `None` if it is none.
+    pub(super) fn on_collections(&mut self, words: &[String]) -> Option<Expected> {
+        let result = match self.on_list(words) {
+            Some(result) => result,
+            None => self.on_members(words)?,
+        };
+        Some(result.unwrap_or_else(|error| error))
+    }
+
+    fn on_list(&mut self, words: &[String]) -> Option<Checked<Expected>> {
+        let (name, rest) = (words[0].as_str(), &words[1..]);
+        let last = rest.len().saturating_sub(1);
+        let popped = |found: Option<(String, Vec<String>)>| match found {
+            Some((key, elements)) => Expected::texts(std::iter::once(key).chain(elements)),
+            None => Expected::Nothing,
+        };
+        Some(match name {
+            "LPUSH" | "RPUSH" => self.push(&rest[0], name == "LPUSH", &rest[1..]),
+            "LPOP" | "RPOP" => self.pop(&rest[0], name == "LPOP").map(Expected::Text),
+            "LLEN" => self.list(&rest[0]).map(|list| Expected::Int(list.map_or(0, VecDeque::len) as i64)),
+            "LRANGE" => self.list(&rest[0]).map(|list| Expected::texts(list.into_iter().flatten().cloned())),
+            "LMOVE" | "BLMOVE" => self.move_element(rest, is_left(&rest[2]), is_left(&rest[3])),
+            "RPOPLPUSH" | "BRPOPLPUSH" => self.move_element(rest, false, true),
+            "BLPOP" | "BRPOP" => self.pop_first(&rest[..last], name == "BLPOP", 1).map(popped),
+            "SORT_RO" => self.sorted_elements(&rest[0]).map(Expected::texts),
+            "SORT" => self.sorted_elements(&rest[0]).map(|sorted| {
+                let len = sorted.len();
+                self.store(&rest[3], Value::List(sorted.into()));
+                Expected::Int(len as i64)
+            }),
+            "LMPOP" => self.pop_many(rest),
+            "BLMPOP" => self.pop_many(&rest[1..]),
+            _ => return None,
+        })
+    }
+
+    /// As SORT with ALPHA has them. The workload sorts lists; sets and sorted sets come to their keys by other commands.
+    fn sorted_elements(&self, key: &str) -> Checked<Vec<String>> {
+        let mut elements: Vec<String> = match self.keys.get(key) {
+            None => Vec::new(),
+            Some(Value::List(list)) => list.iter().cloned().collect(),
+            Some(Value::Set(set)) => set.iter().cloned().collect(),
+            Some(Value::Sorted(sorted)) => sorted.keys().cloned().collect(),
+            Some(Value::Text(_) | Value::Hash(_)) => return Err(Expected::Error),
+        };
+        elements.sort();
+        Ok(elements)
+    }
+
+    /// The arguments from the number of keys on; the last is a count.
+    fn pop_many(&mut self, words: &[String]) -> Checked<Expected> {
+        let count: usize = words[0].parse().expect("a number of keys");
+        let (keys, rest) = words[1..].split_at(count);
+        let popped = self.pop_first(keys, is_left(&rest[0]), rest[2].parse().expect("a count"))?;
+        Ok(popped.map_or(Expected::Nothing, |(key, elements)| Expected::Popped(key, elements)))
+    }
+
+    fn on_members(&mut self, words: &[String]) -> Option<Checked<Expected>> {
+        let (name, rest) = (words[0].as_str(), &words[1..]);
+        let int = |number: usize| Expected::Int(number as i64);
+        Some(match name {
+            "SADD" => self.set(&rest[0]).map(|mut set| {
+                let added = rest[1..].iter().filter(|member| set.insert((*member).clone())).count();
+                if added > 0 {
+                    self.store(&rest[0], Value::Set(set));
+                }
+                int(added)
+            }),
+            "SREM" => self.set(&rest[0]).map(|mut set| {
+                let removed = rest[1..].iter().filter(|member| set.remove(*member)).count();
+                if removed > 0 {
+                    self.store(&rest[0], Value::Set(set));
+                }
+                int(removed)
+            }),
+            "SMEMBERS" => self.set(&rest[0]).map(|set| Expected::Names(set.into_iter().collect())),
+            "SMOVE" => self.move_member(rest),
+            "SINTER" | "SUNION" | "SDIFF" => {
+                self.combined(name, rest).map(|set| Expected::Names(set.into_iter().collect()))
+            }
+            "SINTERCARD" => self.combined("SINTER", &rest[1..]).map(|set| int(set.len())),
+            "SINTERSTORE" | "SUNIONSTORE" | "SDIFFSTORE" => {
+                let name = name.strip_suffix("STORE").expect("as the arm says");
+                self.combined(name, &rest[1..]).map(|set| {
+                    let len = set.len();
+                    self.store(&rest[0], Value::Set(set));
+                    int(len)
+                })
+            }
+            "ZADD" => self.sorted(&rest[0]).map(|mut sorted| {
+                let score = rest[1].parse().expect("a score");
+                let before = sorted.insert(rest[2].clone(), score);
+                if before != Some(score) {
+                    self.store(&rest[0], Value::Sorted(sorted));
+                }
+                int(before.is_none().into())
+            }),
+            "ZREM" => self.sorted(&rest[0]).map(|mut sorted| {
+                let removed = sorted.remove(&rest[1]).is_some();
+                if removed {
+                    self.store(&rest[0], Value::Sorted(sorted));
+                }
+                int(removed.into())
+            }),
+            "ZRANGE" => self.sorted(&rest[0]).map(|sorted| {
+                let mut members: Vec<(i64, String)> =
+                    sorted.into_iter().map(|(member, score)| (score, member)).collect();
+                members.sort();
+                Expected::texts(members.into_iter().map(|(_, member)| member))
+            }),
+            "HSET" => self.hash(&rest[0]).map(|mut hash| {
+                let new = hash.insert(rest[1].clone(), rest[2].clone()).is_none();
+                self.store(&rest[0], Value::Hash(hash));
+                int(new.into())
+            }),
+            "HDEL" => self.hash(&rest[0]).map(|mut hash| {
+                let removed = hash.remove(&rest[1]).is_some();
+                if removed {
+                    self.store(&rest[0], Value::Hash(hash));
+                }
+                int(removed.into())
+            }),
+            "HGET" => self.hash(&rest[0]).map(|hash| Expected::Text(hash.get(&rest[1]).cloned())),
+            "HLEN" => self.hash(&rest[0]).map(|hash| int(hash.len())),
+            _ => return None,
+        })
+    }
+
+    fn move_member(&mut self, words: &[String]) -> Checked<Expected> {
+        let (from, to, member) = (&words[0], &words[1], &words[2]);
+        if !self.keys.contains_key(from) {
+            return Ok(Expected::Int(0));
+        }
+        let (mut source, mut destination) = (self.set(from)?, self.set(to)?);
+        if from == to {
+            return Ok(Expected::Int(source.contains(member).into()));
+        }
+        if !source.remove(member) {
+            return Ok(Expected::Int(0));
+        }
+        self.store(from, Value::Set(source));
+        if destination.insert(member.clone()) {
+            self.store(to, Value::Set(destination));
+        }
+        Ok(Expected::Int(1))
+    }
+}
