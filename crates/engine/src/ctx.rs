@@ -128,7 +128,8 @@ impl Shard {
             decay_minutes: settings.lfu_decay_time_minutes,
         });
         self.keyspace.access.set_lfu(lfu);
-        self.keyspace.list_expired(settings.events.has(EventClasses::EXPIRED));
+        let classes = [EventClasses::EXPIRED, EventClasses::HASH, EventClasses::GENERIC];
+        self.keyspace.list_expired(classes.iter().any(|class| settings.events.has(*class)));
         self.timing.apply(&settings.observation);
     }
 }

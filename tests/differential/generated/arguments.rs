@@ -213,7 +213,7 @@ impl<'a> Choices<'a> {
 
 /// The command on keys of its own if it is about lexical order.
 pub(super) fn with_lexical_keys(mut command: Command) -> Command {
-    let is_lexical = |word: &Vec<u8>| word.to_ascii_uppercase().ends_with(b"LEX");
+    let is_lexical = |word: &Vec<u8>| word.to_ascii_uppercase().windows(3).any(|part| part == b"LEX");
     if command.iter().any(is_lexical) {
         for word in command.iter_mut().skip(1) {
             let place = match word.as_slice() {

@@ -362,6 +362,37 @@ mod tests {
         }
     }
 
+    /// An access removes some hundred of them; nobody sees the others meanwhile.
+    #[test]
+    fn very_many_fields_that_are_due_at_once_are_gone_at_once() {
+        let mut bench = Bench::new(1);
+        for n in 0..5000 {
+            bench.run(&format!("HSET h due{n} {n}"));
+        }
+        let names: Vec<String> = (0..5000).map(|n| format!("due{n}")).collect();
+        bench.run(&format!("HPEXPIRE h 1000 FIELDS 5000 {}", names.join(" ")));
+        bench.run("HSET h a 1 b 2");
+        bench.run("DEBUG SET-ACTIVE-EXPIRE 0");
+        bench.now += 1000;
+        assert_eq!(
+            bench.run("HLEN h\nHGET h due4999\nHEXISTS h due4998\nHSTRLEN h due4997"),
+            ":2\nnil\n:0\n:0"
+        );
+        assert_eq!(
+            bench.run("HDEL h due4996\nHSETNX h due4995 1\nHTTL h FIELDS 2 due4995 due4994"),
+            ":0\n:1\n[:-1, :-2]"
+        );
+        assert_eq!(bench.run("HINCRBY h due4993 5\nHLEN h\nHDEL h due4995 due4993"), ":5\n:4\n:2");
+        let mut seen: Vec<String> = (0..8).map(|_| bench.run("HRANDFIELD h")).collect();
+        seen.sort();
+        seen.dedup();
+        assert!(seen.iter().all(|field| field == "\"a\"" || field == "\"b\""), "{seen:?}");
+        assert_eq!(bench.run("HRANDFIELD h 10").matches('"').count(), 4);
+        assert_eq!(bench.run("HKEYS h").matches('"').count(), 4);
+        assert_eq!(bench.run("COPY h copy\nHLEN copy\nHDEL copy a b\nEXISTS copy"), ":1\n:2\n:2\n:0");
+        assert_eq!(bench.run("HGETDEL h FIELDS 1 a\nHLEN h\nHDEL h b\nEXISTS h"), "[\"1\"]\n:1\n:1\n:0");
+    }
+
     #[test]
     fn setting_a_field_takes_its_deadline_away_and_counting_does_not() {
         check_all(&[

@@ -188,7 +188,10 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
     })?;
     match (edited, event) {
-        (None, _) => write_nulls(args, first, reply),
+        (None, _) => {
+            write_nulls(args, first, reply);
+            ctx.notify(EventClasses::MISSED, "keymiss", key.bytes);
+        }
         (Some(edited), Some(event)) => tell(ctx, event, key, edited.emptied),
         (Some(_), None) => {}
     }

@@ -14,6 +14,20 @@ const GROUP: usize = 128;
 /// Keys warmed at a time: as many misses as a core can have under way.
 pub(crate) const WARM_MAX: usize = 16;
 
+/// Fields whose time has come that are removed when somebody looks at their hash; the others are hidden until their turn comes.
+const FIELDS_PER_ACCESS_MAX: usize = 256;
+
+/// What has come to its end at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// The key.
+    Key,
+    /// Some fields of its hash.
+    Fields,
+    /// The last fields of its hash, and the key with them.
+    LastField,
+}
+
 /// Key counts and sizes of one database on one shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DbStats {
@@ -93,8 +107,8 @@ pub(super) struct Counts {
     groups: Box<[u32]>,
     /// Large values of keys that are gone or have another value; to be freed by and by.
     pub(super) large: Vec<Value>,
-    /// Keys whose time has come, where somebody wants to know.
-    pub(super) gone: Option<Vec<Box<[u8]>>>,
+    /// Keys whose time has come, or that of some of their fields, where somebody wants to know.
+    pub(super) gone: Option<Vec<(Box<[u8]>, Expired)>>,
 }
 
 impl Counts {
@@ -117,16 +131,17 @@ impl Counts {
     }
 
     /// The same for an entry that nobody needs any more.
-    pub(super) fn discard(&mut self, slot: Slot, entry: &mut Entry) {
-        self.note_gone(entry);
+    pub(super) fn discard(&mut self, slot: Slot, entry: &mut Entry, now: Millis) {
+        self.note_gone(entry, now);
         self.subtract(slot, entry);
         self.large.extend(entry.take_large());
     }
 
     /// Lists a key whose time has come, if somebody wants to know.
-    pub(super) fn note_gone(&mut self, entry: &Entry) {
+    pub(super) fn note_gone(&mut self, entry: &Entry, now: Millis) {
         if let Some(gone) = &mut self.gone {
-            gone.push(entry.key().into());
+            let itself = entry.expiry().is_some_and(|at| at <= now);
+            gone.push((entry.key().into(), if itself { Expired::Key } else { Expired::LastField }));
         }
     }
 
@@ -151,7 +166,13 @@ impl Counts {
     /// Removes fields of a hash whose time has come, at most `budget`; how many they were.
     #[cold]
     pub(super) fn drop_expired_fields(&mut self, entry: &mut Entry, now: Millis, budget: usize) -> u64 {
-        self.change(entry, |entry| entry.drop_expired_fields(now, budget)) as u64
+        let dropped = self.change(entry, |entry| entry.drop_expired_fields(now, budget)) as u64;
+        if dropped != 0
+            && let Some(gone) = &mut self.gone
+        {
+            gone.push((entry.key().into(), Expired::Fields));
+        }
+        dropped
     }
 }
 
@@ -199,13 +220,14 @@ impl Db {
         match node.find_unless(key.hash, key.bytes, is_over) {
             Found::Entry(mut entry) => {
                 if is_due {
-                    self.expired_fields += self.counts.drop_expired_fields(&mut entry, now, usize::MAX);
+                    self.expired_fields +=
+                        self.counts.drop_expired_fields(&mut entry, now, FIELDS_PER_ACCESS_MAX);
                 }
                 (Some(entry), false)
             }
             Found::Nothing => (None, false),
             Found::Gone(mut entry) => {
-                self.counts.discard(key.slot, &mut entry);
+                self.counts.discard(key.slot, &mut entry, now);
                 (None, true)
             }
         }
@@ -300,7 +322,7 @@ impl Db {
             Found::Entry(entry) => entry,
             Found::Nothing => return (Edit::Missing(change), false),
             Found::Gone(mut entry) => {
-                self.counts.discard(key.slot, &mut entry);
+                self.counts.discard(key.slot, &mut entry, now);
                 return (Edit::Missing(change), true);
             }
         };
@@ -312,7 +334,7 @@ impl Db {
             return (Edit::WrongType, false);
         }
         if is_due {
-            self.expired_fields += self.counts.drop_expired_fields(&mut entry, now, usize::MAX);
+            self.expired_fields += self.counts.drop_expired_fields(&mut entry, now, FIELDS_PER_ACCESS_MAX);
         }
         let due = entry.due();
         let result = self.counts.change(&mut entry, |entry| entry.edit(scratch, change));
@@ -323,8 +345,9 @@ impl Db {
         }
         let emptied = entry.value().is_empty_collection();
         drop(entry);
-        if emptied {
-            self.remove(key);
+        if emptied && let Some(mut entry) = self.remove(key) {
+            // Fields whose time has come may be many.
+            self.counts.large.extend(entry.take_large());
         }
         (Edit::Done(result, emptied), false)
     }

@@ -116,7 +116,7 @@ impl Db {
             }
             if at <= now {
                 if entry.is_over(now) {
-                    counts.discard(slot, &mut entry);
+                    counts.discard(slot, &mut entry, now);
                     removed += 1;
                     return false;
                 }

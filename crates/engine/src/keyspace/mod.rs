@@ -19,6 +19,7 @@ mod wheel;
 mod word;
 
 pub use access::{Access, AccessPolicy, Lfu};
+pub(crate) use db::Expired;
 pub(crate) use db::WARM_MAX;
 pub use db::{DbStats, Edit, ScanPosition};
 pub use entry::{Entry, NewValue, StringForm};
@@ -111,8 +112,6 @@ pub struct Keyspace {
     pub access: AccessPolicy,
     /// Keys removed because their time had come.
     pub expired: u64,
-    /// How many of them have been told.
-    expired_told: u64,
     /// Fields that had expired in databases that have been flushed.
     expired_fields_before: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
@@ -138,7 +137,6 @@ impl Keyspace {
             expires_actively: true,
             access: AccessPolicy::default(),
             expired: 0,
-            expired_told: 0,
             expired_fields_before: 0,
             no_touch: false,
             tells_of_new: false,
@@ -284,7 +282,7 @@ impl Keyspace {
     pub fn take(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<Entry> {
         let entry = self.dbs[db].remove(key)?;
         if entry.is_over(now) {
-            self.dbs[db].counts.note_gone(&entry);
+            self.dbs[db].counts.note_gone(&entry, now);
             self.expired += 1;
             return None;
         }
@@ -464,18 +462,16 @@ impl Keyspace {
         }
     }
 
-    /// Whether keys have expired since the last [`Self::take_expired`].
-    #[inline]
-    pub const fn has_expired(&self) -> bool {
-        self.expired != self.expired_told
+    /// Whether something has expired since the last [`Self::take_expired`], and is listed.
+    pub fn has_expired(&self) -> bool {
+        self.dbs.iter().any(|db| db.counts.gone.as_ref().is_some_and(|gone| !gone.is_empty()))
     }
 
-    /// Tells which keys have expired, of which database, in the order in which that was noticed.
-    pub fn take_expired(&mut self, mut tell: impl FnMut(usize, Box<[u8]>)) {
-        self.expired_told = self.expired;
+    /// Tells what has expired, of which database and key, in the order in which that was noticed.
+    pub fn take_expired(&mut self, mut tell: impl FnMut(usize, Box<[u8]>, Expired)) {
         for (idx, db) in self.dbs.iter_mut().enumerate() {
-            for key in db.counts.gone.iter_mut().flat_map(std::mem::take) {
-                tell(idx, key);
+            for (key, what) in db.counts.gone.iter_mut().flat_map(std::mem::take) {
+                tell(idx, key, what);
             }
         }
     }

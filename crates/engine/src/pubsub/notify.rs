@@ -3,6 +3,16 @@
 use crate::ctx::Shard;
 use crate::events::{EventClasses, KeyEvent};
 use crate::execute::shard_of;
+use crate::keyspace::Expired;
+
+/// The events by which Valkey tells of it.
+const fn told_of(what: Expired) -> &'static [(EventClasses, &'static str)] {
+    match what {
+        Expired::Key => &[(EventClasses::EXPIRED, "expired")],
+        Expired::Fields => &[(EventClasses::HASH, "hexpired")],
+        Expired::LastField => &[(EventClasses::HASH, "hexpired"), (EventClasses::GENERIC, "del")],
+    }
+}
 
 impl Shard {
     /// Notes an event, behind the end of keys whose time has come.
@@ -12,18 +22,23 @@ impl Shard {
         self.events.push(event);
     }
 
-    /// Notes which keys have expired. A look for one of them that found nothing came after that.
+    /// Notes what has expired. A look for such a key that found nothing came after that.
     fn note_expired(&mut self) {
-        let Self { keyspace, events, .. } = self;
+        let Self { keyspace, events, settings, .. } = self;
         if !keyspace.has_expired() {
             return;
         }
-        keyspace.take_expired(|db, key| {
+        keyspace.take_expired(|db, key, what| {
             let misses = events.iter().rev().take_while(|event| event.class == EventClasses::MISSED).count();
             let first = events.len() - misses;
             let miss = events[first..].iter().position(|event| event.db == db && event.key == key);
-            let place = miss.map_or(events.len(), |miss| first + miss);
-            events.insert(place, KeyEvent { class: EventClasses::EXPIRED, name: "expired", db, key });
+            let mut place = miss.map_or(events.len(), |miss| first + miss);
+            for &(class, name) in told_of(what) {
+                if settings.events.has(class) {
+                    events.insert(place, KeyEvent { class, name, db, key: key.clone() });
+                    place += 1;
+                }
+            }
         });
     }
 
@@ -56,7 +71,6 @@ impl Shard {
     /// Whether something has happened to keys that is to be told.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
-        !self.events.is_empty()
-            || self.keyspace.has_expired() && self.settings.events.has(EventClasses::EXPIRED)
+        !self.events.is_empty() || self.settings.events != EventClasses::NONE && self.keyspace.has_expired()
     }
 }

@@ -1,145 +1,215 @@
 //! The large form of a hash: fields with their values in a table, and the deadlines of those that have one.
+//!
+//! Fields whose time has come are removed in pieces ([`Fields::drop_expired`]). Those that are still there when it returns are
+//! hidden: nothing here shows them or counts them, and a field of the same name is a new one.
 
-use super::table::{Pair, Table, value_of};
-use hashbrown::HashMap;
-use std::collections::BTreeSet;
+use super::ranked::Ranked;
+use super::table::{Pair, Table, field_of, value_of};
+use crate::keyspace::Item;
 
 /// Unix time in milliseconds.
 type Millis = u64;
-
-/// About what a deadline costs beyond its field's name, in bytes: both indices with their share of free places.
-const DEADLINE_SHARE: usize = 80;
 
 /// Fields with values, found by the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
     table: Table<Pair>,
     timed: Option<Box<Timed>>,
+    seed: u64,
 }
 
 /// The deadlines of fields. There is at least one as long as this exists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Timed {
-    by_field: HashMap<Box<[u8]>, Millis>,
-    /// The same, in the order in which they come.
-    order: BTreeSet<(Millis, Box<[u8]>)>,
+    /// Fields by their deadlines, as [`rank_of`] makes scores of them.
+    deadlines: Ranked,
     /// The key's own deadline: its entry holds whatever comes first, that or a field's.
     key_expiry: Option<Millis>,
-    /// Of the names of fields.
-    name_bytes: usize,
+    /// Fields whose time had come by then are hidden; 0 where none are.
+    hidden_until: Millis,
+}
+
+/// Half of what a deadline can be, which becomes the score 0.
+const MIDDLE: i64 = 1 << 62;
+
+/// A score for each deadline below 2^63, in the same order: numbers whose bits have the order of the numbers, with their sign.
+const fn rank_of(at: Millis) -> f64 {
+    let distance = at as i64 - MIDDLE;
+    let size = f64::from_bits(distance.unsigned_abs());
+    if distance < 0 { -size } else { size }
+}
+
+/// The deadline of a score.
+const fn deadline_of(score: f64) -> Millis {
+    let distance = score.abs().to_bits() as i64;
+    (if score < 0.0 { MIDDLE - distance } else { MIDDLE + distance }) as Millis
 }
 
 impl Timed {
-    fn forget(&mut self, field: &[u8]) -> Option<Millis> {
-        let (name, at) = self.by_field.remove_entry(field)?;
-        self.name_bytes -= name.len();
-        self.order.remove(&(at, name));
-        Some(at)
+    fn first(&self) -> Option<Millis> {
+        let mut first = None;
+        self.deadlines.order().visit(0, 1, false, &mut |item| first = Some(deadline_of(item.score())));
+        first
+    }
+
+    fn last(&self) -> Option<Millis> {
+        let mut last = None;
+        self.deadlines.order().visit(0, 1, true, &mut |item| last = Some(deadline_of(item.score())));
+        last
+    }
+
+    fn deadline(&self, field: &[u8]) -> Option<Millis> {
+        self.deadlines.score(field).map(deadline_of)
     }
 }
 
 impl Fields {
     /// None yet; see [`Table::new`] about `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { table: Table::new(seed), timed: None }
+        Self { table: Table::new(seed), timed: None, seed }
     }
 
     /// How many there are.
-    pub const fn len(&self) -> usize {
-        self.table.len()
+    pub fn len(&self) -> usize {
+        self.table.len() - self.hidden()
     }
 
     /// Whether there are none.
-    pub const fn is_empty(&self) -> bool {
-        self.table.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many take up memory, hidden ones included.
+    pub const fn stored(&self) -> usize {
+        self.table.len()
+    }
+
+    /// How many are hidden.
+    fn hidden(&self) -> usize {
+        match &self.timed {
+            Some(timed) if timed.hidden_until != 0 => {
+                let end = rank_of(timed.hidden_until);
+                timed.deadlines.order().count_while(&|score, _| score <= end)
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_hidden(&self, field: &[u8]) -> bool {
+        self.timed.as_ref().is_some_and(|timed| {
+            timed.hidden_until != 0 && timed.deadline(field).is_some_and(|at| at <= timed.hidden_until)
+        })
     }
 
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> usize {
-        let deadlines = self.timed.as_ref().map_or(0, |timed| {
-            size_of::<Timed>() + timed.by_field.len() * DEADLINE_SHARE + 2 * timed.name_bytes
-        });
+        let deadlines = self
+            .timed
+            .as_ref()
+            .map_or(0, |timed| size_of::<Timed>() - size_of::<Ranked>() + timed.deadlines.heap_bytes());
         size_of::<Self>() + self.table.heap_bytes() + deadlines
     }
 
     /// The value of a field.
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
+        if self.timed.is_some() && self.is_hidden(field) {
+            return None;
+        }
         self.table.get(field).map(|pair| value_of(pair.bytes()))
     }
 
     /// Sets the value of a field, which has no deadline then; true if the field is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
+        let hidden = self.timed.is_some() && self.is_hidden(field);
         self.set_deadline(field, None);
-        self.update(field, value)
-    }
-
-    /// The same, and the field keeps its deadline.
-    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
         let there = self.table.edit(field, |pair| pair.set_value(value)).is_some();
         if !there {
             self.table.insert(Pair::new(field, value));
         }
-        !there
+        !there || hidden
+    }
+
+    /// The same, and the field keeps its deadline.
+    pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
+        if self.get(field).is_none() {
+            return self.set(field, value);
+        }
+        self.table.edit(field, |pair| pair.set_value(value));
+        false
     }
 
     /// Removes a field; true if it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
+        if self.timed.is_some() && self.is_hidden(field) {
+            return false;
+        }
         self.set_deadline(field, None);
         self.table.remove(field).is_some()
     }
 
-    /// When a field vanishes, in Unix milliseconds.
+    /// When a field that is there vanishes, in Unix milliseconds.
     pub fn deadline(&self, field: &[u8]) -> Option<Millis> {
-        self.timed.as_ref()?.by_field.get(field).copied()
+        self.timed.as_ref()?.deadline(field)
     }
 
-    /// Gives a field that is there a deadline, or takes it away.
+    /// Gives a field that is there a deadline below 2^63, or takes it away.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Millis>) {
-        if let Some(timed) = &mut self.timed {
-            timed.forget(field);
-        }
-        if let Some(at) = deadline {
-            let timed = self.timed.get_or_insert_default();
-            timed.name_bytes += field.len();
-            timed.by_field.insert(field.into(), at);
-            timed.order.insert((at, field.into()));
+        match (deadline, &mut self.timed) {
+            (None, None) => return,
+            (None, Some(timed)) => {
+                timed.deadlines.remove(field);
+            }
+            (Some(at), timed) => {
+                let timed = timed.get_or_insert_with(|| {
+                    let deadlines = Ranked::new(self.seed);
+                    Box::new(Timed { deadlines, key_expiry: None, hidden_until: 0 })
+                });
+                match timed.deadlines.score(field) {
+                    Some(old) => timed.deadlines.set_score(field, old, rank_of(at)),
+                    None => timed.deadlines.insert(field, rank_of(at)),
+                }
+            }
         }
         self.settle();
     }
 
     fn settle(&mut self) {
-        if self.timed.as_ref().is_some_and(|timed| timed.order.is_empty()) {
+        if self.timed.as_ref().is_some_and(|timed| timed.deadlines.order().len() == 0) {
             self.timed = None;
         }
     }
 
-    /// When the next field vanishes.
+    /// When the next field vanishes, or the first of the hidden ones was to.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.timed.as_ref()?.order.first().map(|(at, _)| *at)
+        self.timed.as_ref()?.first()
     }
 
     /// Whether no field is left at a time.
     pub fn is_over(&self, now: Millis) -> bool {
         self.timed.as_ref().is_some_and(|timed| {
-            timed.order.len() == self.table.len() && timed.order.last().is_some_and(|(at, _)| *at <= now)
+            timed.deadlines.order().len() == self.table.len() && timed.last().is_some_and(|at| at <= now)
         })
     }
 
-    /// Removes fields whose time has come, at most `budget`; how many they were.
+    /// Removes fields whose time has come, at most `budget`, and hides the others of them; how many it has removed.
     pub fn drop_expired(&mut self, now: Millis, budget: usize) -> usize {
         let mut dropped = 0;
         while let Some(timed) = &mut self.timed
-            && dropped < budget
-            && timed.order.first().is_some_and(|(at, _)| *at <= now)
+            && timed.first().is_some_and(|at| at <= now)
         {
-            if let Some((_, field)) = timed.order.pop_first() {
-                timed.by_field.remove(&field);
-                timed.name_bytes -= field.len();
-                self.table.remove(&field);
+            timed.hidden_until = now;
+            if dropped == budget {
+                return dropped;
+            }
+            if let Some(item) = timed.deadlines.remove_at(0) {
+                self.table.remove(item.key());
                 dropped += 1;
             }
             self.settle();
+        }
+        if let Some(timed) = &mut self.timed {
+            timed.hidden_until = 0;
         }
         dropped
     }
@@ -159,22 +229,148 @@ impl Fields {
         next.into_iter().chain(expiry).min()
     }
 
-    /// The fields and values themselves.
-    pub const fn table(&self) -> &Table<Pair> {
-        &self.table
+    /// Visits all fields with their values, in any order.
+    pub fn for_each<'a>(&'a self, mut visit: impl FnMut(&'a [u8], &'a [u8])) {
+        let hides = self.hidden() != 0;
+        self.table.for_each(|pair| {
+            let bytes = pair.bytes();
+            let (field, value) = (field_of(bytes), value_of(bytes));
+            if !hides || !self.is_hidden(field) {
+                visit(field, value);
+            }
+        });
+    }
+
+    /// Visits some, as [`Table::walk`] does; hidden ones count for the budget.
+    pub fn walk<'a>(
+        &'a self,
+        from: u64,
+        budget: usize,
+        visit: &mut dyn FnMut(&'a [u8], &'a [u8]),
+    ) -> Option<u64> {
+        let hides = self.hidden() != 0;
+        self.table.walk(from, budget, &mut |pair| {
+            let bytes = pair.bytes();
+            let (field, value) = (field_of(bytes), value_of(bytes));
+            if !hides || !self.is_hidden(field) {
+                visit(field, value);
+            }
+        })
+    }
+
+    /// A field with its value, picked nearly evenly; `None` if there is none. Where nearly all are hidden, the next one that is not.
+    pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<(&[u8], &[u8])> {
+        const PICKS_MAX: usize = 64;
+        let hides = self.hidden() != 0;
+        for _ in 0..PICKS_MAX {
+            let bytes = self.table.random(&mut random)?.bytes();
+            if !hides || !self.is_hidden(field_of(bytes)) {
+                return Some((field_of(bytes), value_of(bytes)));
+            }
+        }
+        let (mut found, mut place) = (None, Some(0));
+        while let Some(from) = place
+            && found.is_none()
+        {
+            place = self.walk(from, 1, &mut |field, value| found = Some((field, value)));
+        }
+        found
     }
 
     /// Frees fields, each for one of `budget`; true when none is left. What has been begun with is no hash any more.
     pub fn free_some(&mut self, budget: &mut usize) -> bool {
-        while *budget != 0
-            && let Some(timed) = &mut self.timed
+        if let Some(timed) = &mut self.timed
+            && !timed.deadlines.free_some(budget)
         {
-            if let Some((_, field)) = timed.order.pop_first() {
-                timed.forget(&field);
-            }
-            *budget -= 1;
-            self.settle();
+            return false;
         }
-        self.timed.is_none() && self.table.free_some(budget)
+        self.timed = None;
+        self.table.free_some(budget)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn scores_have_the_order_of_deadlines() {
+        let some = [0, 1, 2, 1 << 40, 1_700_000_000_000, MIDDLE as u64 - 1, MIDDLE as u64, i64::MAX as u64];
+        for pair in some.windows(2) {
+            assert!(rank_of(pair[0]) < rank_of(pair[1]), "{pair:?}");
+        }
+        assert!(some.iter().all(|at| deadline_of(rank_of(*at)) == *at && rank_of(*at).is_finite()));
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_sees_what_is_over_though_it_is_removed_in_pieces(
+            ops in prop::collection::vec((0..7u8, 0..12u8, 0..30u64), 0..80), budget in 0..3usize,
+        ) {
+            let (mut fields, mut model) = (Fields::new(7), BTreeMap::<Vec<u8>, (u64, Option<u64>)>::new());
+            let mut now = 1;
+            for (op, name, number) in ops {
+                let field = format!("field{name}").into_bytes();
+                let value = number.to_string().into_bytes();
+                let there = model.contains_key(&field);
+                match op {
+                    0 => prop_assert_eq!(fields.remove(&field), model.remove(&field).is_some()),
+                    1 => {
+                        prop_assert_eq!(fields.set(&field, &value), !there);
+                        model.insert(field, (number, None));
+                    }
+                    2 => {
+                        prop_assert_eq!(fields.update(&field, &value), !there);
+                        model.entry(field).and_modify(|old| old.0 = number).or_insert((number, None));
+                    }
+                    3 if there => {
+                        fields.set_deadline(&field, Some(now + 1 + number));
+                        model.get_mut(&field).unwrap().1 = Some(now + 1 + number);
+                    }
+                    4 if there => {
+                        fields.set_deadline(&field, None);
+                        model.get_mut(&field).unwrap().1 = None;
+                    }
+                    _ => {
+                        now += number;
+                        model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
+                        prop_assert!(!fields.is_over(now) || model.is_empty());
+                        fields.drop_expired(now, budget);
+                    }
+                }
+                check(&fields, &model)?;
+            }
+            while fields.drop_expired(now, 3) != 0 {}
+            check(&fields, &model)?;
+            prop_assert_eq!(fields.stored(), model.len());
+        }
+    }
+
+    fn check(fields: &Fields, model: &BTreeMap<Vec<u8>, (u64, Option<u64>)>) -> Result<(), TestCaseError> {
+        prop_assert_eq!(fields.len(), model.len());
+        prop_assert_eq!(fields.is_empty(), model.is_empty());
+        let (mut all, mut walked) = (BTreeMap::new(), 0);
+        fields.for_each(|field, value| drop(all.insert(field.to_vec(), value.to_vec())));
+        prop_assert_eq!(fields.walk(0, usize::MAX, &mut |_, _| walked += 1), None);
+        prop_assert_eq!((all.len(), walked), (model.len(), model.len()));
+        for (field, (number, at)) in model {
+            let value = number.to_string().into_bytes();
+            prop_assert_eq!(all.get(field), Some(&value));
+            prop_assert_eq!(fields.get(field), Some(&value[..]));
+            prop_assert_eq!(fields.deadline(field), *at);
+        }
+        let gone = (0..12)
+            .map(|name| format!("field{name}").into_bytes())
+            .filter(|field| !model.contains_key(field));
+        for field in gone {
+            prop_assert_eq!(fields.get(&field), None);
+        }
+        let mut rng = crate::ctx::Rng::new(model.len() as u64);
+        let picked = fields.random(|| rng.next());
+        prop_assert_eq!(picked.is_some(), !model.is_empty());
+        prop_assert!(picked.is_none_or(|(field, _)| model.contains_key(field)));
+        Ok(())
     }
 }

@@ -2,7 +2,6 @@
 
 use super::fields::Fields;
 use super::pack::{Element, Pack, PackRef};
-use super::table::{field_of, value_of};
 use crate::settings::CompactLimits;
 
 /// A table of more fields than this is freed in pieces.
@@ -54,7 +53,7 @@ impl Hash {
     pub const fn is_large(&self) -> bool {
         match self {
             Self::Pack(_) => false,
-            Self::Table(fields) => fields.len() > FREED_AT_ONCE_MAX,
+            Self::Table(fields) => fields.stored() > FREED_AT_ONCE_MAX,
         }
     }
 
@@ -193,10 +192,9 @@ impl<'a> HashRef<'a> {
                     visit(field, value);
                 }
             }
-            Self::Table(fields) => fields.table().for_each(|pair| {
-                let bytes = pair.bytes();
-                visit(Element::Bytes(field_of(bytes)), Element::Bytes(value_of(bytes)));
-            }),
+            Self::Table(fields) => {
+                fields.for_each(|field, value| visit(Element::Bytes(field), Element::Bytes(value)));
+            }
         }
     }
 
@@ -212,10 +210,7 @@ impl<'a> HashRef<'a> {
             self.for_each(visit);
             return None;
         };
-        fields.table().walk(from, budget, &mut |pair| {
-            let bytes = pair.bytes();
-            visit(Element::Bytes(field_of(bytes)), Element::Bytes(value_of(bytes)));
-        })
+        fields.walk(from, budget, &mut |field, value| visit(Element::Bytes(field), Element::Bytes(value)))
     }
 
     /// A field with its value, picked nearly evenly; `None` if there is none.
@@ -227,8 +222,8 @@ impl<'a> HashRef<'a> {
                 Some((pack.get(at), pack.get(pack.next(at)?)))
             }
             Self::Table(fields) => {
-                let bytes = fields.table().random(random)?.bytes();
-                Some((Element::Bytes(field_of(bytes)), Element::Bytes(value_of(bytes))))
+                let (field, value) = fields.random(random)?;
+                Some((Element::Bytes(field), Element::Bytes(value)))
             }
         }
     }
