@@ -403,22 +403,20 @@ fn placements_are_measured_as_far_as_the_machine_has_them() {
     assert!(report.contains("- SET, a drifting server"), "{report}");
     assert!(report.contains("All threads of the drifting server were moved "), "{report}");
     let has_siblings = report.contains("both servers together");
-    assert_ne!(
-        has_siblings,
-        report.contains("Not measured: two servers on the threads of one core"),
-        "{report}"
-    );
+    let reason = "Not measured: two servers on the threads of one core";
+    assert_ne!(has_siblings, report.contains(reason), "{report}");
+    let words = "placement --only SET,siblings --scale 0.0005 --repeat 1 --server";
+    let alone = experiment(&words.split(' ').chain([SERVER]).collect::<Vec<_>>());
+    assert_eq!(alone.status.success(), has_siblings, "{}", complaint(&alone));
+    let said = complaint(&alone);
+    assert!(has_siblings || said.contains("nothing of this can be measured here. "), "{said}");
 }
 
-#[test]
-fn a_server_that_dies_under_a_real_load_ends_the_run_within_a_second() {
-    let dir = server::scratch_dir("experiment-real-death");
-    let socket = dir.join("s");
-    let server = format!("{SERVER} --unixsocket {}", socket.display());
-    let mut command = command(&["env", "--server", &server, "--scale", "1000", "-q"]);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("corelane runs");
+/// Waits until a server is under load, and kills it; the tool has to notice.
+fn kill_under_load(url: &str, args: &[&str], why: &str) {
+    let child = command(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("corelane runs");
     let loaded = || {
-        let client = redis::Client::open(format!("unix://{}", socket.display())).ok()?;
+        let client = redis::Client::open(url).ok()?;
         let mut connection = client.get_connection().ok()?;
         let info: String = redis::cmd("INFO").query(&mut connection).ok()?;
         let field =
@@ -432,7 +430,27 @@ fn a_server_that_dies_under_a_real_load_ends_the_run_within_a_second() {
     let output = child.wait_with_output().expect("an exit");
     assert!(died.elapsed() < END_MAX, "{:?}", died.elapsed());
     assert_eq!(output.status.code(), Some(1));
-    assert!(complaint(&output).contains("has ended while it was measured"), "{}", complaint(&output));
+    assert!(complaint(&output).contains(why), "{}", complaint(&output));
+}
+
+#[test]
+fn a_server_that_dies_under_a_real_load_ends_the_run_within_a_second() {
+    let dir = server::scratch_dir("experiment-real-death");
+    let socket = dir.join("s");
+    let server = format!("{SERVER} --unixsocket {}", socket.display());
+    let url = format!("unix://{}", socket.display());
+    kill_under_load(
+        &url,
+        &["env", "--server", &server, "--scale", "1000", "-q"],
+        "has ended while it was measured: signal: 9 (SIGKILL)",
+    );
+    let ours = Server::ours(1);
+    let url = format!("redis://127.0.0.1:{}", ours.port);
+    kill_under_load(
+        &url,
+        &["env", "--url", &url, "--scale", "1000", "-q"],
+        " ended with exit status: 1: corelane bench: ",
+    );
     fs::remove_dir_all(&dir).expect("the directory made above");
 }
 
@@ -481,7 +499,7 @@ fn servers_on_the_threads_of_a_core_are_loaded_together_and_summed() {
     let Some(output) = output.ok().filter(|output| ![Some(1), Some(99)].contains(&output.status.code()))
     else {
         return server::skip(
-            "`unshare -m` and `mount --bind` are not permitted here: no core with two threads can be had",
+            "`unshare -r -m` and `mount --bind` are not permitted here: no core with two threads can be had",
         );
     };
     let report = printed(&output);

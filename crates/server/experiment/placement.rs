@@ -112,6 +112,7 @@ fn loads(common: &Common) -> Vec<Load> {
     ]
 }
 
+/// All, those included that this machine does not have.
 fn cases(places: &Places, options: &Options) -> Vec<Case> {
     let case = |name: &str, title: String| Case {
         name: name.to_owned(),
@@ -119,32 +120,37 @@ fn cases(places: &Places, options: &Options) -> Vec<Case> {
         server: options.server.clone(),
         identity: String::new(),
     };
-    let mut cases = vec![case(EXCLUSIVE, format!("alone on a physical core (cpu {})", places.core[0]))];
-    if let [one, other, ..] = places.core[..] {
-        cases.push(case(
+    let threads: Vec<String> = places.core.iter().take(2).map(usize::to_string).collect();
+    vec![
+        case(EXCLUSIVE, format!("alone on a physical core (cpu {})", places.core[0])),
+        case(
             SIBLINGS,
-            format!("one of two servers on the threads of a core (cpus {one} and {other})"),
-        ));
-    }
-    if places.drift.len() > 1 {
-        let title = format!("moved over cpus {} every {} µs", ranges(&places.drift), options.drift_us);
-        cases.push(case(DRIFTING, title));
-    }
-    cases
+            format!("one of two servers on the threads of a core (cpus {})", threads.join(" and ")),
+        ),
+        case(DRIFTING, format!("moved over cpus {} every {} µs", ranges(&places.drift), options.drift_us)),
+    ]
 }
 
-fn notes(places: &Places) -> Vec<String> {
-    let mut notes = vec![format!("CPUs of the load generator: {}.", ranges(&places.client))];
-    if places.core.len() < 2 {
-        notes.push(
+/// Why a case cannot be measured here.
+fn obstacle(places: &Places, case: &str) -> Option<&'static str> {
+    match case {
+        SIBLINGS if places.core.len() < 2 => Some(
             "Not measured: two servers on the threads of one core. The core has one thread here, as \
-             /sys/devices/system/cpu/cpu*/topology tells: no SMT, or it is off, or a hypervisor hides it."
-                .to_owned(),
-        );
+             /sys/devices/system/cpu/cpu*/topology tells: no SMT, or it is off, or a hypervisor hides it.",
+        ),
+        DRIFTING if places.drift.len() < 2 => {
+            Some("Not measured: a server that is moved about. There is no second CPU for it.")
+        }
+        _ => None,
     }
-    if places.drift.len() < 2 {
-        notes.push("Not measured: a server that is moved about. There is no second CPU for it.".to_owned());
-    } else if places.drift.iter().any(|cpu| places.client.contains(cpu)) {
+}
+
+/// How it is set up, and what is left out of it.
+fn notes(places: &Places, cases: &[Case]) -> Vec<String> {
+    let mut notes = vec![format!("CPUs of the load generator: {}.", ranges(&places.client))];
+    notes.extend(cases.iter().filter_map(|case| obstacle(places, &case.name)).map(str::to_owned));
+    let drifts = places.drift.len() > 1 && cases.iter().any(|case| case.name == DRIFTING);
+    if drifts && places.drift.iter().any(|cpu| places.client.contains(cpu)) {
         notes.push(
             "The CPUs over which the server is moved include some of the load generator's, for want of others: there it \
              waits for its turn. What it loses is not the cost of moving alone."
@@ -171,8 +177,12 @@ pub(super) fn measure(options: &Options) -> Result<Recording> {
         bench.threaded(loads(&options.common)),
     );
     recording.cases = cases(&places, options);
-    recording.notes = notes(&places);
     choose(&options.common.only, &mut recording.loads, &mut recording.cases)?;
+    recording.notes = notes(&places, &recording.cases);
+    recording.cases.retain(|case| obstacle(&places, &case.name).is_none());
+    if recording.cases.is_empty() {
+        bail!("nothing of this can be measured here. {}", recording.notes.join(" "));
+    }
     let source = Source::Command(options.server.clone());
     for run in bench.runs() {
         for at in 0..recording.cases.len() {
@@ -358,7 +368,7 @@ mod tests {
         let two = [vec![0], vec![1]];
         let found = places(&two, None, None, None).unwrap();
         assert_eq!(found, Places { core: vec![1], drift: vec![0, 1], client: vec![0] });
-        assert_eq!(notes(&found).len(), 3, "{:?}", notes(&found));
+        assert!(obstacle(&found, SIBLINGS).is_some() && obstacle(&found, DRIFTING).is_none());
         let hybrid = [vec![0, 1], vec![2], vec![3]];
         assert_eq!(places(&hybrid, None, None, None).unwrap().core, [0, 1]);
         assert!(places(&[vec![0, 1]], None, None, None).is_err());
