@@ -12,6 +12,7 @@ mod configuration;
 mod generated;
 mod geo;
 mod grammar;
+mod hyperloglog;
 mod introspection;
 mod monitor;
 mod peers;

@@ -11,7 +11,7 @@ use crate::common::words;
 const CLIENTS: usize = 3;
 
 /// Looks for messages that are still to come; the shards need one or two turns each to bring them.
-const ROUNDS: usize = 500;
+const ROUNDS: usize = 5_000;
 
 /// What each connection received in one step.
 type Heard = Vec<Vec<Vec<u8>>>;
