@@ -2,7 +2,7 @@
 //! the page at /.
 //!
 //! A thread of its own serves it. It asks the shards through their gates when somebody scrapes, and otherwise sleeps; the
-//! shards answer in a turn of theirs, some 20 microseconds and more with the number of connections.
+//! shards answer in a turn of theirs, for which they look at every slot's table and every connection.
 
 mod connection;
 mod families;

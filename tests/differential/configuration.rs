@@ -7,8 +7,17 @@ use crate::common::client::Client;
 use crate::common::server::Server;
 
 /// Directives that Valkey does not have.
-const OURS: [&str; 7] =
-    ["accept", "buffer-pool-max", "buffer-pool-min", "busy-poll-us", "cpus", "placement", "shards"];
+const OURS: [&str; 9] = [
+    "accept",
+    "buffer-pool-max",
+    "buffer-pool-min",
+    "busy-poll-us",
+    "cpus",
+    "metrics-bind",
+    "metrics-port",
+    "placement",
+    "shards",
+];
 /// Defaults that differ, and why.
 const OWN_DEFAULTS: [(&str, &str); 7] = [
     ("bind", "the tests give one; without, it is the loopback here, and everything in Valkey"),

@@ -171,6 +171,10 @@ fn a_start_that_fails_says_why_and_leaves_nothing() {
         (Builder::new().config("io-threads", 4), "io-threads: it changes nothing in an embedded cache"),
         (Builder::new().config("loglevel", "debug"), "loglevel: it changes nothing in an embedded cache"),
         (
+            Builder::new().config("metrics-port", 9122),
+            "metrics-port: it changes nothing in an embedded cache",
+        ),
+        (
             Builder::new().config("buffer-pool-min", 9).config("buffer-pool-max", 3),
             "buffer-pool-max is only 3",
         ),

@@ -66,26 +66,52 @@ struct Column {
     head: &'static str,
     width: usize,
     sort: Option<Sort>,
-    bar: Option<fn(&Row<'_>, f64) -> f64>,
+    bar: Option<Bar>,
     cell: fn(&Row<'_>) -> String,
 }
 
-const COLUMNS: [Column; 10] = [
+/// A bar in front of a number.
+struct Bar {
+    of: fn(&Row<'_>) -> f64,
+    /// What fills it; `None`: the largest of all rows.
+    full: Option<f64>,
+    color: Color,
+    /// Goes where the terminal is narrow.
+    expendable: bool,
+}
+
+/// A column that fits, and what fills its bar if there is room for that.
+struct Fitting {
+    column: &'static Column,
+    bar: Option<(&'static Bar, f64)>,
+}
+
+static COLUMNS: [Column; 10] = [
     plain("shard", 5, Some(Sort::Shard), |row| row.number.to_string()),
     plain("cpu", 3, None, |row| row.look.cpu.clone()),
     Column {
-        bar: Some(|row, _| row.rates.cpu_percent.unwrap_or(0.0) / 100.0),
+        bar: Some(Bar {
+            full: Some(100.0),
+            expendable: false,
+            ..relative(|row| row.rates.cpu_percent.unwrap_or(0.0), Color::Green)
+        }),
         ..plain("cpu %", 5, Some(Sort::Cpu), |row| {
             row.rates.cpu_percent.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}"))
         })
     },
     Column {
-        bar: Some(|row, most| row.rates.commands / most.max(1.0)),
+        bar: Some(Bar { expendable: false, ..relative(|row| row.rates.commands, Color::Cyan) }),
         ..plain("commands/s", 5, Some(Sort::Commands), |row| count(row.rates.commands))
     },
-    plain("keys", 5, Some(Sort::Keys), |row| count(row.look.keys as f64)),
+    Column {
+        bar: Some(relative(|row| row.look.keys as f64, Color::Blue)),
+        ..plain("keys", 5, Some(Sort::Keys), |row| count(row.look.keys as f64))
+    },
     plain("clients", 7, None, |row| count(row.look.connections as f64)),
-    plain("hops/s", 6, Some(Sort::Hops), |row| count(row.rates.hops)),
+    Column {
+        bar: Some(relative(|row| row.rates.hops, Color::Magenta)),
+        ..plain("hops/s", 6, Some(Sort::Hops), |row| count(row.rates.hops))
+    },
     plain("mail", 4, None, |row| count(row.look.mail_waiting as f64)),
     plain("p99.9", 7, None, |row| optional(row.look.turn_us_p999)),
     plain("max", 7, None, |row| optional(row.look.turn_us_max)),
@@ -98,23 +124,39 @@ const fn plain(head: &'static str, width: usize, sort: Option<Sort>, cell: fn(&R
     Column { head, width, sort, bar: None, cell }
 }
 
+const fn relative(of: fn(&Row<'_>) -> f64, color: Color) -> Bar {
+    Bar { of, full: None, color, expendable: true }
+}
+
 fn optional(us: Option<u64>) -> String {
     us.map_or_else(|| "-".to_owned(), |us| duration(us as f64))
 }
 
 /// The columns that fit, and how wide their bars are.
-fn fitting(width: usize) -> (Vec<&'static Column>, usize) {
-    let mut columns: Vec<&'static Column> = COLUMNS.iter().collect();
-    let needed = |columns: &[&Column]| -> usize {
-        columns.iter().map(|column| column.width + 1 + column.bar.map_or(0, |_| BAR_MIN + 1)).sum()
+fn fitting(width: usize, rows: &[Row<'_>]) -> (Vec<Fitting>, usize) {
+    let mut columns: Vec<Fitting> = COLUMNS
+        .iter()
+        .map(|column| {
+            let most = |bar: &Bar| rows.iter().map(bar.of).fold(1.0, f64::max);
+            Fitting {
+                column,
+                bar: column.bar.as_ref().map(|bar| (bar, bar.full.unwrap_or_else(|| most(bar)))),
+            }
+        })
+        .collect();
+    let needed = |columns: &[Fitting]| -> usize {
+        columns.iter().map(|one| one.column.width + 1 + one.bar.map_or(0, |_| BAR_MIN + 1)).sum()
     };
+    if needed(&columns) > width {
+        columns.iter_mut().for_each(|one| one.bar = one.bar.filter(|(bar, _)| !bar.expendable));
+    }
     for head in EXPENDABLE {
         if needed(&columns) <= width {
             break;
         }
-        columns.retain(|column| column.head != head);
+        columns.retain(|one| one.column.head != head);
     }
-    let bars = columns.iter().filter(|column| column.bar.is_some()).count().max(1);
+    let bars = columns.iter().filter(|one| one.bar.is_some()).count().max(1);
     let spare = width.saturating_sub(needed(&columns)) / bars;
     (columns, (BAR_MIN + spare).min(BAR_MAX))
 }
@@ -128,16 +170,15 @@ pub(super) fn lines(
     rows_max: usize,
     width: usize,
 ) -> (Vec<Line<'static>>, usize) {
-    let (columns, bar_width) = fitting(width);
     let mut rows: Vec<Row<'_>> =
         history.last.iter().flat_map(|look| look.rows()).enumerate().map(row_of(history)).collect();
     rows.sort_by(|one, other| sort.compare(one, other));
     if reversed {
         rows.reverse();
     }
-    let most = rows.iter().map(|row| row.rates.commands).fold(0.0, f64::max);
+    let (columns, bar_width) = fitting(width, &rows);
     let mut lines = vec![head(&columns, sort, bar_width)];
-    lines.extend(rows.iter().skip(first).take(rows_max).map(|row| line(row, &columns, bar_width, most)));
+    lines.extend(rows.iter().skip(first).take(rows_max).map(|row| line(row, &columns, bar_width)));
     (lines, rows.len())
 }
 
@@ -145,9 +186,9 @@ fn row_of<'a>(history: &'a History) -> impl Fn((usize, &'a ShardLook)) -> Row<'a
     |(number, look)| Row { number, look, rates: history.rates.rows.get(number).copied().unwrap_or_default() }
 }
 
-fn head(columns: &[&Column], sort: Sort, bar_width: usize) -> Line<'static> {
-    let cells = columns.iter().map(|column| {
-        let width = column.width + column.bar.map_or(0, |_| bar_width + 1);
+fn head(columns: &[Fitting], sort: Sort, bar_width: usize) -> Line<'static> {
+    let cells = columns.iter().map(|Fitting { column, bar }| {
+        let width = column.width + bar.map_or(0, |_| bar_width + 1);
         let style = if column.sort == Some(sort) {
             Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
         } else {
@@ -158,16 +199,15 @@ fn head(columns: &[&Column], sort: Sort, bar_width: usize) -> Line<'static> {
     Line::from(cells.flatten().collect::<Vec<_>>())
 }
 
-fn line(row: &Row<'_>, columns: &[&Column], bar_width: usize, most: f64) -> Line<'static> {
+fn line(row: &Row<'_>, columns: &[Fitting], bar_width: usize) -> Line<'static> {
     let mut spans = Vec::new();
-    for column in columns {
-        if let Some(share) = column.bar {
-            let share = share(row, most);
+    for Fitting { column, bar: filled } in columns {
+        if let Some((of, full)) = filled {
+            let share = (of.of)(row) / full;
             let color = match (column.sort, share) {
                 (Some(Sort::Cpu), share) if share >= 0.95 => Color::Red,
                 (Some(Sort::Cpu), share) if share >= 0.75 => Color::Yellow,
-                (Some(Sort::Cpu), _) => Color::Green,
-                _ => Color::Cyan,
+                _ => of.color,
             };
             spans.push(Span::raw(" "));
             spans.push(Span::styled(bar(share, bar_width), Style::new().fg(color)));
@@ -202,6 +242,9 @@ mod tests {
             let widths: Vec<usize> = lines.iter().map(|line| line.chars().count()).collect();
             assert!(widths.iter().all(|len| *len == widths[0] && *len <= width), "{width}: {lines:#?}");
             assert!(lines[0].contains("commands/s") && lines[2].contains(" 30.0k"), "{lines:#?}");
+            // Those of the commands alone are always there; the first shard has a third of the other's.
+            let filled = |line: &str| line.chars().filter(|letter| *letter == '█').count();
+            assert!(filled(&lines[2]) >= BAR_MIN && filled(&lines[1]) < filled(&lines[2]), "{lines:#?}");
         }
     }
 
