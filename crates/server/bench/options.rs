@@ -35,8 +35,12 @@ pub(super) struct Options {
     /// A user's name, to go with the password
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// The server and all of that: redis://[NAME:PASSWORD@]HOST[:PORT][/DB]
-    #[arg(short, long, conflicts_with_all = ["socket"])]
+    #[arg(
+        help = "The server and all of that: redis://[NAME:PASSWORD@]HOST[:PORT][/DB]",
+        short,
+        long,
+        conflicts_with_all = ["socket"]
+    )]
     pub(super) uri: Option<String>,
     /// Connections
     #[arg(short, long, default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

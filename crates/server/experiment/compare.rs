@@ -24,8 +24,13 @@ const DESCRIPTORS_SPARE: u64 = 64;
 pub(super) struct Options {
     #[command(flatten)]
     pub(super) common: Common,
-    /// The first server: redis://[[USER]:PASSWORD@]HOST[:PORT], HOST:PORT or unix://PATH
-    #[arg(long, value_name = "URL", required_unless_present = "start_a", conflicts_with = "start_a")]
+    #[arg(
+        help = "The first server: redis://[[USER]:PASSWORD@]HOST[:PORT], HOST:PORT or unix://PATH",
+        long,
+        value_name = "URL",
+        required_unless_present = "start_a",
+        conflicts_with = "start_a"
+    )]
     a: Option<String>,
     /// The other server
     #[arg(long, value_name = "URL", required_unless_present = "start_b", conflicts_with = "start_b")]

@@ -28,8 +28,11 @@ pub(super) struct Options {
         conflicts_with = "url"
     )]
     server: String,
-    /// A server that runs: redis://[[USER]:PASSWORD@]HOST[:PORT], HOST:PORT or unix://PATH
-    #[arg(long, value_name = "URL")]
+    #[arg(
+        help = "A server that runs: redis://[[USER]:PASSWORD@]HOST[:PORT], HOST:PORT or unix://PATH",
+        long,
+        value_name = "URL"
+    )]
     url: Option<String>,
 }
 
