@@ -254,6 +254,119 @@ fn json_says_everything() {
     }
 }
 
+/// Runs with `--json` and returns its only test.
+fn measured(server: &Server, args: &str) -> serde_json::Value {
+    let output = on(server, &format!("--json {args}"));
+    let mut json: serde_json::Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{args}: {error}: {}", text(&output)));
+    json["tests"][0].take()
+}
+
+#[test]
+fn a_stall_is_seen_by_every_request_that_was_due_meanwhile() {
+    let server = Server::ours(1);
+    let mut client = server.client();
+    let stall = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        client.check("DEBUG SLEEP 0.4", "+OK\r\n");
+    });
+    let test = measured(&server, "-c 5 -n 2000 --rate 1000 -t get");
+    stall.join().expect("the stall");
+    let number = |name: &str| test[name].as_f64().unwrap_or_else(|| panic!("{name} of {test}"));
+    assert_eq!(number("requests"), 2000.0);
+    assert!((1.9..30.0).contains(&number("seconds")), "{test}");
+    // A fifth of the requests were due during the stall, half of them in its first half.
+    let late: u64 = test["histogram"]
+        .as_array()
+        .expect("a histogram")
+        .iter()
+        .filter(|step| step[0].as_f64().is_some_and(|us| us > 200_000.0))
+        .map(|step| step[1].as_u64().expect("a count"))
+        .sum();
+    assert!(late >= 150, "{late} late: {test}");
+}
+
+#[test]
+fn a_server_that_cannot_keep_up_is_told() {
+    let server = Server::ours(1);
+    let test = measured(&server, "-c 2 --duration 0.5 --rate 5000000 -t get");
+    let number = |name: &str| test[name].as_f64().unwrap_or_else(|| panic!("{name} of {test}"));
+    assert!(number("missed") > 100_000.0 && number("requests") > 0.0, "{test}");
+    assert!(number("seconds") < 5.0, "{test}");
+    let output = on(&server, "-c 2 --duration 0.2 --rate 5000000 -t get");
+    let printed = text(&output);
+    assert!(printed.contains("the server did not keep up: "), "{printed}");
+    assert!(printed.contains("  rate: 5000000 requests per second, "), "{printed}");
+}
+
+#[test]
+fn time_limits_and_warm_up_hold() {
+    let server = Server::ours(1);
+    let began = Instant::now();
+    let test = measured(&server, "-c 3 --warmup 0.3 --duration 0.5 -t incr");
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
+    let seconds = test["seconds"].as_f64().expect("a time");
+    assert!((0.3..10.0).contains(&seconds), "{test}");
+    let sent = server.client().run("GET counter:__rand_int__").text().parse::<u64>().expect("a number");
+    let counted = test["requests"].as_u64().expect("a count");
+    assert!(counted > 0 && counted < sent, "{counted} counted, {sent} sent");
+    let test = measured(&server, "-c 3 --warmup 0.1 -n 100 -t get");
+    assert_eq!(test["requests"], 100);
+}
+
+#[test]
+fn keys_follow_their_distribution() {
+    let server = Server::ours(1);
+    let mut client = server.client();
+    measured(&server, "-r 1000 -n 1000 -c 4 --threads 2 --keys sequential -t set");
+    client.check("DBSIZE", ":1000\r\n");
+    client.check("FLUSHALL", "+OK\r\n");
+    measured(&server, "-r 1000 -n 5000 -c 4 -P 8 --keys zipf:1.2 --seed 4 incr __rand_key__");
+    let first = client.run("GET key:000000000000").text().parse::<u32>().expect("a number");
+    assert!((900..1700).contains(&first), "{first} of 5000 for the first key");
+    client.check("FLUSHALL", "+OK\r\n");
+    measured(&server, "-r 1000 -n 3000 --keys gaussian:0.5,0.05 incr __rand_key__");
+    client.check("EXISTS key:000000000100 key:000000000900", ":0\r\n");
+    client.check("EXISTS key:000000000500", ":1\r\n");
+}
+
+#[test]
+fn sizes_ratios_and_files_are_mixed() {
+    let server = Server::ours(1);
+    let mut client = server.client();
+    measured(&server, "-r 100 -n 3000 -P 4 --sizes 10-20 -t set");
+    let sizes: Vec<i64> = (0..100).map(|key| client.run(&format!("STRLEN key:{key:012}")).int()).collect();
+    assert!(sizes.iter().all(|size| (10..=20).contains(size)), "{sizes:?}");
+    assert!(sizes.contains(&10) && sizes.contains(&20), "{sizes:?}");
+    client.check("CONFIG RESETSTAT", "+OK\r\n");
+    let test = measured(&server, "-r 100 -n 4000 --ratio 3:1 --sizes 8:1,300:1");
+    assert_eq!(test["title"], "GET:SET 3:1");
+    let stats = client.run("INFO commandstats").text();
+    let calls = |name: &str| -> u32 {
+        let (_, behind) = stats.split_once(&format!("cmdstat_{name}:calls=")).expect("the command");
+        behind.split(',').next().and_then(|count| count.parse().ok()).expect("a count")
+    };
+    assert!((850..1150).contains(&calls("set")) && calls("get") + calls("set") == 4000, "{stats}");
+    let dir = server::scratch_dir("bench-mix");
+    let file = dir.join("mix.txt");
+    std::fs::write(&file, "# a mix\n3 LPUSH list \"a b\"\n1 HSET hash f__rand_int__ __data__\n")
+        .expect("a file");
+    let histograms = dir.join("histograms");
+    let args = format!("-r 10 -n 400 -c 3 --commands {} --hdr {}", file.display(), histograms.display());
+    measured(&server, &args);
+    let pushed = client.run("LLEN list").int();
+    assert!((240..360).contains(&pushed), "{pushed}");
+    client.check("LINDEX list 0", "$3\r\na b\r\n");
+    client.check("HLEN hash", ":10\r\n");
+    let saved: Vec<_> = std::fs::read_dir(&histograms).expect("a directory").collect();
+    assert_eq!(saved.len(), 1);
+    let path = saved[0].as_ref().expect("an entry").path();
+    let saved = std::fs::read_to_string(path).expect("a histogram");
+    assert!(saved.trim_start().starts_with("Value     Percentile TotalCount 1/(1-Percentile)"), "{saved}");
+    assert!(saved.contains("Total count    =          400]"), "{saved}");
+    std::fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
 #[test]
 fn refusals_and_unreachable_servers_are_told_at_once() {
     let server = Server::ours(1);
@@ -334,6 +447,15 @@ fn bad_flags_are_usage_errors() {
         &["--user", "me", "-t", "get"],
         &["-x"],
         &["--precision", "9"],
+        &["--rate", "0"],
+        &["--keys", "zipf"],
+        &["--keys", "normal", "-r", "5"],
+        &["--sizes", "5-1"],
+        &["--ratio", "9"],
+        &["--ratio", "1:1", "-t", "get"],
+        &["--commands", "/nonexistent/file"],
+        &["--duration", "soon"],
+        &["--cpus", "9999"],
     ] {
         assert_eq!(bench(args).status.code(), Some(2), "{args:?}: {}", text(&bench(args)));
     }

@@ -3,6 +3,7 @@
 //!
 //! The load itself is the business of `corelane-load`; here are the command line, the list of tests and what is printed.
 
+mod mix;
 mod options;
 mod report;
 mod suite;
@@ -10,11 +11,12 @@ mod target;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use corelane_load::{LoadError, Plan, Progress};
 use corelane_runtime::preflight;
@@ -103,6 +105,9 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
                 // Nobody reads any more.
                 return Ok(());
             }
+            if let Some(dir) = &options.hdr {
+                save(dir, &test.title, &report::hgrm(&one.outcome.latencies))?;
+            }
             finished.push(one.json());
             if STOPPED.load(Ordering::Relaxed) {
                 break;
@@ -118,6 +123,15 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// Writes a histogram to a file named for its test.
+fn save(dir: &Path, title: &str, text: &str) -> Result<()> {
+    let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
+    let name: String = title.chars().take(64).map(plain).collect();
+    let file = dir.join(name.trim_matches('_')).with_extension("hgrm");
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Opens connections and leaves them alone.

@@ -77,7 +77,7 @@ struct Options {
 }
 
 /// `90`, `90s`, `5m`, `2h`, `1d`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let (digits, seconds) = match text.as_bytes().last() {
         Some(b's') => (&text[..text.len() - 1], 1),
         Some(b'm') => (&text[..text.len() - 1], 60),

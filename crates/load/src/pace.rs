@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::plan::Plan;
 
-/// Requests that a thread takes for itself at once, at most.
+/// Requests that a thread takes for itself at once, at most; as many as fill the next pipeline.
 const SHARE_MAX: u64 = 1024;
 /// No start yet, or no end.
 const NEVER: u64 = u64::MAX;
@@ -43,7 +43,7 @@ impl Pace {
     pub(crate) fn new(plan: &Plan) -> Self {
         let requests = plan.work.requests.unwrap_or(u64::MAX);
         let pipeline = plan.pipeline as u64;
-        let share = (requests / (plan.threads as u64 * 64)).clamp(pipeline, SHARE_MAX.max(pipeline));
+        let share = (requests / (plan.threads as u64 * 64)).clamp(1, SHARE_MAX).next_multiple_of(pipeline);
         Self {
             base: Instant::now(),
             requests,

@@ -118,6 +118,8 @@ pub struct Outcome {
     pub errors: u64,
     /// One of them.
     pub error: Option<String>,
+    /// With a rate and a duration: requests that were due and have not been sent, because the server did not keep up.
+    pub missed: u64,
     /// Processor time of the threads meanwhile.
     pub cpu_seconds: f64,
     /// Latencies in nanoseconds.

@@ -93,6 +93,7 @@ fn collect(plan: &Plan, pace: &Pace, results: Vec<Result<Tally, LoadError>>) -> 
         seconds: 0.0,
         errors: 0,
         error: None,
+        missed: 0,
         cpu_seconds: 0.0,
         latencies: histogram(plan.digits),
     };
@@ -102,6 +103,7 @@ fn collect(plan: &Plan, pace: &Pace, results: Vec<Result<Tally, LoadError>>) -> 
         match result {
             Ok(tally) => {
                 outcome.errors += tally.errors;
+                outcome.missed += tally.missed;
                 outcome.error = outcome.error.or(tally.error);
                 outcome.cpu_seconds += tally.cpu.as_secs_f64();
                 outcome.requests += tally.latencies.len();

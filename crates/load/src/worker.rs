@@ -30,6 +30,8 @@ pub(crate) struct Tally {
     pub(crate) errors: u64,
     pub(crate) error: Option<String>,
     pub(crate) cpu: Duration,
+    /// Requests that were due and have not been sent, because the server did not keep up.
+    pub(crate) missed: u64,
     /// When the last reply came.
     pub(crate) last: u64,
 }
@@ -137,6 +139,7 @@ impl<'a> Worker<'a> {
                 errors: 0,
                 error: None,
                 cpu: Duration::ZERO,
+                missed: 0,
                 last: 0,
             },
             latency_ns: 0,
@@ -230,7 +233,9 @@ impl<'a> Worker<'a> {
         while schedule.next <= self.now as f64 && !self.exhausted {
             let Some(idx) = schedule.queue.pop_front() else { break };
             let due = schedule.next as u64;
-            if !self.may_send(due) {
+            if self.take(1, due) == 0 {
+                let missed = (self.now.min(self.send_until) as f64 - schedule.next) / schedule.interval;
+                self.tally.missed = if self.send_until == u64::MAX { 0 } else { missed.max(0.0) as u64 };
                 break;
             }
             schedule.next += schedule.interval;
@@ -267,19 +272,18 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Whether one more request may be sent, which is to be sent at this moment.
-    fn may_send(&mut self, at: u64) -> bool {
-        self.take(1, at) == 1
-    }
-
     /// Takes up to `wanted` requests, which are to be sent at this moment. 0: there will be no more.
     #[inline]
     fn take(&mut self, wanted: u64, at: u64) -> u64 {
-        if at < self.count_from && !self.pace.is_stopped() {
+        if self.now >= self.send_until || self.pace.is_stopped() {
+            self.exhausted = true;
+            return 0;
+        }
+        if at < self.count_from {
             return wanted;
         }
         if self.share == 0 {
-            self.take_share(at);
+            self.take_share();
         }
         let taken = wanted.min(self.share);
         self.share -= taken;
@@ -287,9 +291,8 @@ impl<'a> Worker<'a> {
     }
 
     #[cold]
-    fn take_share(&mut self, at: u64) {
-        if self.exhausted || at >= self.send_until || self.pace.is_stopped() {
-            self.exhausted = true;
+    fn take_share(&mut self) {
+        if self.exhausted {
             return;
         }
         let (first, count) = self.pace.take();

@@ -1,14 +1,21 @@
 //! The command line of `corelane bench`: redis-benchmark's, and what it lacks.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
 use corelane_load::{Credentials, Errors, Keys, Plan, Sizes, Work};
+use corelane_runtime::topology::{allowed_cpus, parse_list};
 
+use super::mix;
 use super::report::Style;
 use super::suite::Test;
 use super::target::Target;
+use crate::latency::duration;
+
+/// Requests of a test, unless something else is asked for.
+const REQUESTS: u64 = 100_000;
 
 /// Loads a server that speaks RESP and measures how it answers
 #[derive(Debug, Parser)]
@@ -96,6 +103,33 @@ pub(super) struct Options {
     /// Read the last argument of the command from stdin
     #[arg(short = 'x', requires = "command")]
     pub(super) stdin: bool,
+    /// Requests per second, sent at fixed intervals whether or not the server keeps up; latencies begin when a request is due
+    #[arg(long, value_name = "RATE", value_parser = mix::rate, conflicts_with = "idle")]
+    pub(super) rate: Option<f64>,
+    /// Run each test for so long, as 30, 90s, 5m or 2h; with -n, at most
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) duration: Option<Duration>,
+    /// Run so long before anything counts
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(super) warmup: Option<Duration>,
+    /// How random keys are chosen: uniform, zipf[:EXPONENT], gaussian[:MEAN,DEVIATION] (parts of the range), sequential
+    #[arg(long, default_value = "uniform", value_parser = mix::keys)]
+    pub(super) keys: Keys,
+    /// Sizes of values instead of -d: FROM-TO, SIZE:WEIGHT,… or gaussian:MEAN,DEVIATION
+    #[arg(long, value_parser = mix::sizes, conflicts_with = "data_size")]
+    pub(super) sizes: Option<Sizes>,
+    /// GETs and SETs mixed in this ratio, such as 9:1, instead of the tests
+    #[arg(long, value_name = "READS:WRITES", value_parser = mix::ratio, conflicts_with_all = ["tests", "command", "commands"])]
+    pub(super) ratio: Option<(u32, u32)>,
+    /// Commands from a file instead of the tests, each line a weight and a command
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tests", "command"])]
+    pub(super) commands: Option<PathBuf>,
+    /// Bind the threads to these CPUs, such as 0-3,8
+    #[arg(long, value_name = "CPUS")]
+    cpus: Option<String>,
+    /// Write a histogram of each test there, as HdrHistogram's plotter reads it
+    #[arg(long, value_name = "DIR")]
+    pub(super) hdr: Option<PathBuf>,
     /// Of the random numbers [default: a different one each time]
     #[arg(long)]
     pub(super) seed: Option<u64>,
@@ -116,6 +150,13 @@ impl Options {
         if let Some(word) = self.command.first().filter(|word| word.starts_with('-')) {
             bail!("there is no option {word}: see corelane bench --help");
         }
+        ensure!(self.range.is_some() || self.keys == Keys::Uniform, "--keys needs a range (-r)");
+        if let Some(list) = &self.cpus {
+            let (cpus, allowed) = (parse_list(list)?, allowed_cpus()?);
+            if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+                bail!("this process may not use cpu {cpu}");
+            }
+        }
         ensure!(self.user.is_none() || self.password.is_some(), "--user needs a password (-a)");
         Ok(())
     }
@@ -135,8 +176,8 @@ impl Options {
     }
 
     /// The sizes of values.
-    pub(super) fn sizes(&self) -> Sizes {
-        Sizes::Fixed(self.data_size as usize)
+    pub(super) fn value_sizes(&self) -> Sizes {
+        self.sizes.clone().unwrap_or(Sizes::Fixed(self.data_size as usize))
     }
 
     /// The load of a test.
@@ -155,13 +196,18 @@ impl Options {
             clients: self.clients as usize,
             pipeline: self.pipeline as usize,
             threads: self.threads(),
-            cpus: Vec::new(),
+            cpus: self.cpus.as_deref().map(parse_list).transpose()?.unwrap_or_default(),
             templates: test.templates.clone(),
-            keys: Keys::Uniform,
+            keys: self.keys,
             key_range: self.range,
-            sizes: self.sizes(),
+            sizes: self.value_sizes(),
             keep_alive: self.keep_alive == 1,
-            work: Work { requests: Some(self.requests.unwrap_or(100_000)), ..Work::default() },
+            work: Work {
+                requests: self.requests.or(if self.duration.is_some() { None } else { Some(REQUESTS) }),
+                duration: self.duration,
+                warmup: self.warmup.unwrap_or_default(),
+                rate: self.rate,
+            },
             errors: if self.count_errors { Errors::Count } else { Errors::End },
             seed: self.seed.unwrap_or_else(random_seed),
             digits: self.precision,

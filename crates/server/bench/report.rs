@@ -41,10 +41,17 @@ impl Finished<'_> {
     /// As text; empty for JSON, which comes at the end.
     pub(super) fn show(&self, style: Style) -> String {
         let (title, rate) = (&self.test.title, self.outcome.rate());
-        let errors = match (self.outcome.errors, &self.outcome.error) {
+        let mut errors = match (self.outcome.errors, &self.outcome.error) {
             (0, _) | (_, None) => String::new(),
             (count, Some(error)) => format!("{count} error replies, the first: {error}\n"),
         };
+        if self.outcome.missed > 0 {
+            let _ = writeln!(
+                errors,
+                "the server did not keep up: {} requests that were due have not been sent",
+                self.outcome.missed
+            );
+        }
         let [avg, min, p50, p95, p99, max] = self.latencies();
         match style {
             Style::Json => String::new(),
@@ -86,6 +93,12 @@ impl Finished<'_> {
                 let _ = write!(text, "  multi-thread: yes\n  threads: {}\n", options.threads());
             }
         }
+        if let Some(rate) = options.rate {
+            let _ = writeln!(text, "  rate: {rate} requests per second, latencies from when they were due");
+        }
+        if let Some(warmup) = options.warmup {
+            let _ = writeln!(text, "  warm-up: {} seconds", warmup.as_secs_f64());
+        }
         text.push_str("\nLatency by percentile distribution:\n");
         let steps = cumulative(&outcome.latencies);
         by_percentile(&mut text, &steps);
@@ -117,6 +130,10 @@ impl Finished<'_> {
             "threads": options.threads(),
             "data_size": self.test.payload,
             "keyspace": options.range,
+            "keys": format!("{:?}", options.keys).to_lowercase(),
+            "keep_alive": options.keep_alive == 1,
+            "rate": options.rate,
+            "missed": outcome.missed,
             "seconds": outcome.seconds,
             "requests_per_second": outcome.rate(),
             "errors": outcome.errors,
@@ -128,6 +145,24 @@ impl Finished<'_> {
             "histogram": by_microseconds(&outcome.latencies),
         })
     }
+}
+
+/// A histogram as text, with milliseconds, as HdrHistogram's own libraries print it and its plotter reads it.
+pub(super) fn hgrm(times: &Histogram<u64>) -> String {
+    let mut text =
+        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut count = 0;
+    for step in times.iter_quantiles(5) {
+        count += step.count_since_last_iteration();
+        let (value, quantile) = (ms(step.value_iterated_to()), step.quantile_iterated_to());
+        let _ = write!(text, "{value:>12.3} {quantile:>2.12} {count:>10}");
+        let _ =
+            if quantile < 1.0 { writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile)) } else { writeln!(text) };
+    }
+    let (mean, deviation) = (times.mean() / 1e6, times.stdev() / 1e6);
+    let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
+    let _ = writeln!(text, "#[Max     = {:>12.3}, Total count    = {:>12}]", ms(times.max()), times.len());
+    text
 }
 
 /// Everything as one object.

@@ -5,6 +5,7 @@ use std::io::Read;
 use anyhow::{Context, Result, bail};
 use corelane_load::{Sizes, Template};
 
+use super::mix;
 use super::options::Options;
 
 /// One test.
@@ -51,7 +52,7 @@ const TESTS: &[(&[&str], &str, &str)] = &[
 /// # Errors
 /// There is no such test, or nothing to be read from stdin.
 pub(super) fn tests(options: &Options) -> Result<Vec<Test>> {
-    let (ranged, sizes) = (options.range.is_some(), options.sizes());
+    let (ranged, sizes) = (options.range.is_some(), options.value_sizes());
     if !options.command.is_empty() {
         let mut words: Vec<Vec<u8>> = options.command.iter().map(|word| word.clone().into_bytes()).collect();
         if options.stdin {
@@ -62,6 +63,21 @@ pub(super) fn tests(options: &Options) -> Result<Vec<Test>> {
         let template = Template::new(&words, ranged, &sizes);
         let payload = template.request_len().unwrap_or_else(|| sizes.max());
         return Ok(vec![Test { title: options.command.join(" "), templates: vec![(template, 1)], payload }]);
+    }
+    if let Some((reads, writes)) = options.ratio {
+        let get = template("GET __rand_key__", ranged, &sizes);
+        let set = template("SET __rand_key__ __data__", ranged, &sizes);
+        let title = format!("GET:SET {reads}:{writes}");
+        return Ok(vec![Test { title, templates: vec![(get, reads), (set, writes)], payload: sizes.max() }]);
+    }
+    if let Some(file) = &options.commands {
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let commands = mix::commands(&text).with_context(|| file.display().to_string())?;
+        let templates =
+            commands.iter().map(|(words, weight)| (Template::new(words, ranged, &sizes), *weight));
+        let title = format!("{} ({} commands)", file.display(), commands.len());
+        return Ok(vec![Test { title, templates: templates.collect(), payload: sizes.max() }]);
     }
     let wanted: Vec<String> = options.tests.iter().map(|name| name.trim().to_lowercase()).collect();
     for name in &wanted {
@@ -77,7 +93,7 @@ pub(super) fn tests(options: &Options) -> Result<Vec<Test>> {
         .map(|(_, title, line)| Test {
             title: (*title).to_owned(),
             templates: vec![(template(line, ranged, &sizes), 1)],
-            payload: options.data_size as usize,
+            payload: sizes.max(),
         })
         .collect())
 }
