@@ -51,6 +51,7 @@ fn every_section_says_what_the_server_says() {
         assert_eq!(row(&all, "keys.count")[1], "1");
         let table = all.split("\nshards\n").nth(1).expect("a table of shards");
         assert_eq!(table.lines().skip(1).take_while(|line| !line.is_empty()).count(), shards, "{table}");
+        assert!(table.contains("  mail  mail max  full  "), "{table}");
         let sockets = all.split("\nconnections\n").nth(1).expect("a table of connections");
         assert!(sockets.contains("client|list") && sockets.contains(" set"), "{sockets}");
 

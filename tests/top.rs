@@ -155,6 +155,23 @@ fn a_server_that_goes_away_ends_it_with_a_sentence() {
 }
 
 #[test]
+fn a_signal_ends_it_in_order() {
+    let server = Server::ours(1);
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    let pid = server.path("pid");
+    let program = env!("CARGO_BIN_EXE_corelane");
+    let inner = format!("echo $$ >{}; exec {program} top -h 127.0.0.1:{}", pid.display(), server.port);
+    terminal.keys(&["-l", &format!("clear; sh -c '{inner}'; echo exit=$?")]);
+    terminal.keys(&["Enter"]);
+    terminal.await_text("q quit");
+    let pid = std::fs::read_to_string(pid).expect("the process's number");
+    let killed = Command::new("kill").args(["-TERM", pid.trim()]).status().expect("kill runs");
+    assert!(killed.success());
+    let screen = terminal.await_text("exit=0");
+    assert!(!screen.contains("q quit"), "{screen}");
+}
+
+#[test]
 fn without_a_terminal_it_says_so() {
     let server = Server::ours(1);
     let address = format!("127.0.0.1:{}", server.port);

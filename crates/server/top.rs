@@ -40,7 +40,11 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// Shows what a running server does, live
 #[derive(Debug, Parser)]
-#[command(name = "corelane top", disable_help_flag = true)]
+#[command(
+    name = "corelane top",
+    disable_help_flag = true,
+    after_help = "Keys: q quits, p pauses, s sorts by the next column, r reverses, + and - change the interval, arrows move."
+)]
 struct Options {
     #[command(flatten)]
     target: Target,
