@@ -1,9 +1,9 @@
 //! COMMAND: what the command table says, as clients ask for it.
 
+use super::command_names::Names;
 use super::{command_docs, help};
 use crate::args::Args;
 use crate::command::{Command, Find, Flags, KeyFlags, KeyRange, KeySpec, Plan};
-use crate::commands::all;
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
 use crate::glob::glob_match;
@@ -107,34 +107,22 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     ..Command::DEFAULT
 }];
 
-/// A command found by its full name: its name, for a subcommand `container|name`, and its record.
-pub(super) fn by_full_name(name: &[u8]) -> Option<(String, &'static Command)> {
-    let mut words = name.split(|byte| *byte == b'|');
-    let first = words.next()?;
-    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(first))?;
-    match (words.next(), words.next()) {
-        (None, _) => Some((command.name.to_owned(), command)),
-        (Some(second), None) => {
-            let sub = command
-                .shown_subcommands()
-                .iter()
-                .find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(second))?;
-            Some((format!("{}|{}", command.name, sub.name), sub))
-        }
-        _ => None,
-    }
+/// The commands as clients of this server know them.
+fn names<'a>(ctx: &'a SessionCtx<'_>) -> Names<'a> {
+    Names(&ctx.shard.settings.config.renamed)
 }
 
-fn info_all(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    reply.array(all().count());
-    for command in all() {
+fn info_all(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let all = names(ctx).all();
+    reply.array(all.clone().count());
+    for command in all {
         describe(command.name, command, reply);
     }
     Ok(())
 }
 
-fn count(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    reply.int(all().count() as i64);
+fn count(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    reply.int(names(ctx).all().count() as i64);
     Ok(())
 }
 
@@ -144,7 +132,7 @@ fn info(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(
     }
     reply.array(args.len() - 2);
     for name in args.iter_from(2) {
-        match by_full_name(name) {
+        match names(ctx).find_full(name) {
             Some((name, command)) => describe(&name, command, reply),
             None => reply.null(),
         }
@@ -152,11 +140,11 @@ fn info(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(
     Ok(())
 }
 
-fn docs(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+fn docs(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let found: Vec<(String, &Command)> = if args.len() == 2 {
-        all().map(|command| (command.name.to_owned(), command)).collect()
+        names(ctx).all().map(|command| (command.name.to_owned(), command)).collect()
     } else {
-        args.iter_from(2).filter_map(by_full_name).collect()
+        args.iter_from(2).filter_map(|name| names(ctx).find_full(name)).collect()
     };
     reply.map(found.len());
     for (name, command) in found {
@@ -168,7 +156,7 @@ fn docs(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
 /// Picks commands by full name and record.
 type Filter<'a> = Box<dyn Fn(&str, &Command) -> bool + 'a>;
 
-fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+fn list(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let filter: Filter<'_> = match args.len() {
         2 => Box::new(|_, _| true),
         5 if args.is(2, "FILTERBY") && args.is(3, "MODULE") => Box::new(|_, _| false),
@@ -182,7 +170,8 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
         }
         _ => return Err(Error::Syntax),
     };
-    let names: Vec<String> = all()
+    let found: Vec<String> = names(ctx)
+        .all()
         .flat_map(|command| {
             let subs =
                 command.shown_subcommands().iter().map(|sub| (format!("{}|{}", command.name, sub.name), sub));
@@ -191,8 +180,8 @@ fn list(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(),
         .filter(|(name, command)| filter(name, command))
         .map(|(name, _)| name)
         .collect();
-    reply.array(names.len());
-    for name in names {
+    reply.array(found.len());
+    for name in found {
         reply.bulk(name.as_bytes());
     }
     Ok(())
@@ -224,9 +213,9 @@ fn show_help(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Resul
     Ok(())
 }
 
-fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+fn get_keys(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
-    let (_, range) = keys_of(inner)?;
+    let (_, range) = keys_of(names(ctx), inner)?;
     reply.array(range.len());
     for idx in range.indices() {
         reply.bulk(inner.get(idx).unwrap_or_default());
@@ -234,9 +223,9 @@ fn get_keys(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result
     Ok(())
 }
 
-fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+fn get_keys_and_flags(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     let inner = args.skip(2);
-    let (command, range) = keys_of(inner)?;
+    let (command, range) = keys_of(names(ctx), inner)?;
     reply.array(range.len());
     for (number, idx) in range.indices().enumerate() {
         reply.array(2);
@@ -251,8 +240,8 @@ fn get_keys_and_flags(_: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply)
 }
 
 /// The command that the arguments make, and where its keys are.
-fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
-    let command = lookup(inner).ok_or(Error::text("ERR Invalid command specified"))?;
+fn keys_of(names: Names<'_>, inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
+    let command = lookup(names, inner).ok_or(Error::text("ERR Invalid command specified"))?;
     if command.keys.iter().all(|spec| spec.flags.has(KeyFlags::NOT_KEY)) {
         return Err(Error::text("ERR The command has no key arguments"));
     }
@@ -267,8 +256,8 @@ fn keys_of(inner: Args<'_>) -> Result<(&'static Command, KeyRange), Error> {
 }
 
 /// The command or subcommand that these arguments name, however many they are; a container alone is itself.
-fn lookup(args: Args<'_>) -> Option<&'static Command> {
-    let command = all().find(|command| command.name.as_bytes().eq_ignore_ascii_case(args.at(0)))?;
+fn lookup(names: Names<'_>, args: Args<'_>) -> Option<&'static Command> {
+    let command = names.find(args.at(0))?;
     match args.get(1) {
         Some(_) if !command.shown_subcommands().is_empty() => super::subcommand(command, args),
         _ => Some(command),

@@ -13,6 +13,7 @@ mod client_pause;
 mod command_docs;
 mod command_history;
 mod command_info;
+mod command_names;
 mod commandlog;
 mod config;
 mod connection;
@@ -148,7 +149,7 @@ const ECHOED_MAX: usize = 128;
 const NAME_LEN_MAX: usize = 32;
 
 /// Every command, family by family.
-pub fn all() -> impl Iterator<Item = &'static Command> {
+pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
     FAMILIES.iter().flat_map(|family| family.iter())
 }
 
@@ -344,7 +345,7 @@ fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> 
         if command.subcommands_hidden {
             return Lookup::Failed(subcommand_syntax_error(args));
         }
-        let hint = format!("'. Try {} HELP.", command.name.to_ascii_uppercase());
+        let hint = format!("'. Try {} HELP.", String::from_utf8_lossy(args.at(0)).to_uppercase());
         let name = first_bytes(args.at(1), ECHOED_MAX);
         return Lookup::Failed(Error::echo("ERR unknown subcommand '", name, &hint));
     };
