@@ -325,6 +325,8 @@ pub struct Command {
     pub widens: Option<fn(Args<'_>) -> bool>,
     /// Refuses bad arguments before any shard sees them; needed where several shards would see them.
     pub check: Option<Check>,
+    /// Where there is a `check`: fails it before that for clients that may not do what the arguments say.
+    pub admit: Option<Permit>,
     /// Refuses clients that may not run it; a subcommand's own goes before its container's.
     pub permit: Option<Permit>,
     /// Tells which of its arguments are passwords or the like; `None`: none is.
@@ -367,6 +369,7 @@ impl Command {
         scope: Scope::Keys,
         widens: None,
         check: None,
+        admit: None,
         permit: None,
         secrets: None,
         since: "1.0.0",
@@ -415,6 +418,14 @@ impl Command {
     #[inline]
     pub const fn is_write(&self) -> bool {
         self.flags.has(Flags::WRITE)
+    }
+
+    /// Whether this client may run it with these arguments; its shards then need not ask.
+    #[inline]
+    pub(crate) fn checked(&self, client: &Client, args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+        let Some(check) = self.check else { return Ok(()) };
+        self.admit.map_or(Ok(()), |admit| admit(client, args, settings))?;
+        check(args, settings)
     }
 
     /// What it holds with these arguments.

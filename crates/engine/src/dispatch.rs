@@ -248,9 +248,7 @@ impl Core {
         self.current = Some(command.name);
         self.shard.timing.separate(command);
         let run = (command, args, now);
-        if let Some(check) = command.check
-            && let Err(error) = check(args, &self.shard.settings)
-        {
+        if let Err(error) = command.checked(&session.client, args, &self.shard.settings) {
             return self.answer_command(session, run, |_, _, _| Err(error));
         }
         let owner = match command.plan {

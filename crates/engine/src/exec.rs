@@ -186,7 +186,7 @@ impl Core {
                     part,
                 });
             };
-            match self.way_of(command, args) {
+            match self.way_of(client, command, args) {
                 Way::Here => exec.answers[at] = Answer::Own(self.run_here_in_exec(client, queued, now)),
                 Way::Refused(error) => exec.answers[at] = Answer::Own(self.refused(queued, client, &error)),
                 Way::Whole(owner) => place(owner, None, client),
@@ -265,11 +265,9 @@ impl Core {
     }
 
     /// How a command of a transaction is run.
-    fn way_of(&self, command: &'static Command, args: Args<'_>) -> Way {
+    fn way_of(&self, client: &Client, command: &'static Command, args: Args<'_>) -> Way {
         let shard = &self.shard;
-        if let Some(check) = command.check
-            && let Err(error) = check(args, &shard.settings)
-        {
+        if let Err(error) = command.checked(client, args, &shard.settings) {
             return Way::Refused(error);
         }
         match command.plan {

@@ -57,7 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         Command {
             scope: Scope::Alone,
             check: Some(check_set),
-            permit: Some(permit_set),
+            admit: Some(admit_set),
             secrets: Some(is_secret),
             complexity: "O(N) when N is the number of configuration parameters provided",
             syntax: "parameter value [parameter value ...] #data",
@@ -170,15 +170,8 @@ fn is_secret(args: Args<'_>, idx: usize) -> bool {
     if odd { (2..idx).any(names_secret) } else { idx > 2 && idx % 2 == 1 && names_secret(idx - 1) }
 }
 
-fn permit_set(client: &Client, args: Args<'_>, settings: &Settings) -> Result<(), Error> {
-    if settings.config.allows("enable-protected-configs", client) {
-        return Ok(());
-    }
-    match (pairs(args, false), pairs(args, true)) {
-        // Wrong for whoever sends it: that is not refused, it fails.
-        (Err(refusal), Err(failure)) if refusal == failure => Ok(()),
-        (refusal, _) => refusal.map(drop),
-    }
+fn admit_set(client: &Client, args: Args<'_>, settings: &Settings) -> Result<(), Error> {
+    pairs(args, settings.config.allows("enable-protected-configs", client)).map(drop)
 }
 
 fn check_set(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
