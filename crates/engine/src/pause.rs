@@ -73,6 +73,7 @@ impl Node {
         let core = &mut self.core;
         if core.shard.pause.deadline().is_some_and(|until| until <= now) {
             core.shard.pause.end();
+            core.shard.keyspace.keeps_expired = false;
         }
         if core.paused.is_empty() || core.shard.pause.is_set() {
             return false;

@@ -33,12 +33,14 @@ pub(super) fn check_pause(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 pub(super) fn pause(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (until, all) = parse(args, ctx.now)?;
     ctx.shard.pause.extend(until, all, ctx.now);
+    ctx.shard.keyspace.keeps_expired = true;
     reply.ok();
     Ok(Flow::Done)
 }
 
 pub(super) fn unpause(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     ctx.shard.pause.end();
+    ctx.shard.keyspace.keeps_expired = false;
     reply.ok();
     Ok(Flow::Done)
 }
@@ -122,7 +124,7 @@ mod tests {
             bench.now = start + 499;
             assert_eq!(bench.run("DBSIZE"), ":3");
             assert!(bench.nodes.iter().all(|node| node.next_deadline(start + 499) == Some(start + 500)));
-            assert_eq!(bench.run("EXISTS a\nDBSIZE"), ":0\n:2");
+            assert_eq!(bench.run("EXISTS a\nDBSIZE"), ":0\n:3");
             bench.now = start + 500;
             assert_eq!(bench.run("PING"), "+PONG");
             assert_eq!(bench.run("DBSIZE"), ":0");
@@ -161,5 +163,26 @@ mod tests {
         bench.run("CLIENT UNPAUSE");
         assert_eq!(bench.hear(one), ":2");
         assert_eq!(bench.run("GET b"), "nil");
+    }
+
+    #[test]
+    fn expired_keys_are_not_seen_and_stay_until_the_end_of_a_pause() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            bench.run("SET a 1 PX 50\nSET b 2 PX 50\nSET c 3\nCLIENT PAUSE 200 WRITE");
+            bench.now += 100;
+            assert_eq!(
+                bench.run("GET a\nMGET a b c\nTTL b\nEXISTS a b\nTYPE a"),
+                "nil\n[nil, nil, \"3\"]\n:-2\n:0\n+none"
+            );
+            assert_eq!(bench.run("DBSIZE"), ":3", "{shards} shards");
+            assert!(bench.run("INFO stats").contains("expired_keys:0"));
+            bench.now += 100;
+            assert_eq!(bench.run("GET a\nDBSIZE"), "nil\n:1");
+            assert!(bench.run("INFO stats").contains("expired_keys:2"));
+            bench.run("SET a 1 PX 50\nCLIENT PAUSE 200 WRITE\nCLIENT UNPAUSE");
+            bench.now += 50;
+            assert_eq!(bench.run("GET a\nDBSIZE"), "nil\n:1");
+        }
     }
 }

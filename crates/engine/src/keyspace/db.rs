@@ -208,18 +208,27 @@ impl Db {
         std::hint::black_box(ends);
     }
 
-    /// The entry of a key, unless its deadline has passed: then it is removed, and true returned beside `None`.
+    /// The entry of a key, unless its deadline has passed: then it is removed, and true returned beside `None`. With `keep` it
+    /// stays.
     #[inline]
-    pub(super) fn find_live(&mut self, key: Key<'_>, now: Millis) -> (Option<EntryMut<'_>>, bool) {
+    pub(super) fn find_live(
+        &mut self,
+        key: Key<'_>,
+        now: Millis,
+        keep: bool,
+    ) -> (Option<EntryMut<'_>>, bool) {
         let Some(node) = self.slots.get_mut(usize::from(key.slot.0)) else { return (None, false) };
         let mut is_due = false;
         let is_over = |entry: &Entry| {
             is_due = entry.due().is_some_and(|at| at <= now);
-            is_due && entry.is_over(now)
+            is_due && !keep && entry.is_over(now)
         };
         match node.find_unless(key.hash, key.bytes, is_over) {
             Found::Entry(mut entry) => {
                 if is_due {
+                    if entry.is_over(now) {
+                        return (None, false);
+                    }
                     self.expired_fields +=
                         self.counts.drop_expired_fields(&mut entry, now, FIELDS_PER_ACCESS_MAX);
                 }

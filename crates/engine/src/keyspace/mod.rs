@@ -108,6 +108,8 @@ pub struct Keyspace {
     expire_next: usize,
     /// Whether keys are removed when their time has come, and not only when somebody looks for them.
     pub expires_actively: bool,
+    /// Clients are paused: keys whose time has come are not removed when somebody reads them.
+    pub keeps_expired: bool,
     /// What is kept of accesses.
     pub access: AccessPolicy,
     /// Keys removed because their time had come.
@@ -135,6 +137,7 @@ impl Keyspace {
             watched: Watched::default(),
             expire_next: 0,
             expires_actively: true,
+            keeps_expired: false,
             access: AccessPolicy::default(),
             expired: 0,
             expired_fields_before: 0,
@@ -166,10 +169,10 @@ impl Keyspace {
         self.dbs[db].warm(keys);
     }
 
-    /// The entry of a key that is there and has not expired. An expired one is removed on the way.
+    /// The entry of a key that is there and has not expired. An expired one is removed on the way, but for `keeps_expired`.
     #[inline]
     pub fn find(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
-        let (entry, expired) = self.dbs[db].find_live(key, now);
+        let (entry, expired) = self.dbs[db].find_live(key, now, self.keeps_expired);
         self.expired += u64::from(expired);
         entry
     }
@@ -177,7 +180,7 @@ impl Keyspace {
     /// The same, and notes that the key is used.
     #[inline]
     pub fn find_to_use(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<EntryMut<'_>> {
-        let (mut entry, expired) = self.dbs[db].find_live(key, now);
+        let (mut entry, expired) = self.dbs[db].find_live(key, now, self.keeps_expired);
         self.expired += u64::from(expired);
         if let Some(entry) = &mut entry {
             let used = self.access.used(entry.access(), now);
