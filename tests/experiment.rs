@@ -256,6 +256,8 @@ fn under_way(label: &str, first: &[&str]) -> UnderWay {
     let server = format!("{SERVER} --unixsocket {}", socket.display());
     let mut command = command(first);
     command.args(["--client", &client, "--repeat", "1", "--server", &server, "-q"]);
+    // What is killed cannot clear up behind itself.
+    command.env("TMPDIR", &dir);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("corelane runs");
     let loaded = dir.join("loaded");
     poll(30_000, || loaded.exists().then_some(())).expect("a load within 30 s");
