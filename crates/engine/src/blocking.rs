@@ -101,8 +101,20 @@ pub(crate) struct Blocked {
     pub(crate) keys: Vec<u32>,
     /// Its client and all its keys are on this shard.
     pub(crate) alone: bool,
-    /// Somebody is about to serve it.
-    pub(crate) busy: bool,
+    pub(crate) busy: Busy,
+}
+
+/// Who is about to serve a command that waits, as a shard of its keys sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Busy {
+    /// Nobody.
+    No,
+    /// This shard, when it is granted this ticket.
+    InLine(Ticket),
+    /// This shard has asked the client's, which will answer.
+    Asked,
+    /// The outcome is the client's shard's to tell.
+    Unsettled,
 }
 
 impl Blocked {
@@ -268,7 +280,7 @@ impl Core {
             no_touch,
             keys,
             alone: true,
-            busy: false,
+            busy: Busy::No,
         });
     }
 
@@ -330,17 +342,28 @@ impl Core {
     /// whoever comes before.
     pub(crate) fn look_again(&mut self, blocked: &Blocked) {
         self.shard.keyspace.appeared.extend(self.blocking.left.drain(..));
-        if blocked.busy {
+        if blocked.busy != Busy::No {
             let keys = blocked.awaited().map(|(db, _, key)| (db, key));
             self.shard.keyspace.appeared.extend(keys);
         }
     }
 
-    pub(crate) fn waits_on(&mut self, id: WaitId) {
-        let Some(seq) = self.blocking.by_id.get(&id).copied() else { return };
+    /// A claim has come to nothing, and the command waits on.
+    fn waits_on(&mut self, id: WaitId) {
+        if let Some(seq) = self.blocking.by_id.get(&id).copied() {
+            self.end_busy(seq, Busy::Unsettled);
+        }
+    }
+
+    /// Nobody is about to serve a command any more, if it was as told that somebody was.
+    pub(crate) fn end_busy(&mut self, seq: u64, was: Busy) {
+        let found = self.blocking.blocked.get(&seq);
+        if found.is_none_or(|blocked| blocked.busy != was) {
+            return;
+        }
         let Some(mut blocked) = self.blocking.blocked.remove(&seq) else { return };
         self.look_again(&blocked);
-        blocked.busy = false;
+        blocked.busy = Busy::No;
         self.blocking.blocked.insert(seq, blocked);
     }
 
@@ -382,7 +405,7 @@ impl Node {
                 no_touch: request.no_touch,
                 keys: request.keys.clone(),
                 alone: false,
-                busy: false,
+                busy: Busy::No,
             };
             self.core.note_blocked(blocked);
         }

@@ -1,14 +1,14 @@
 //! How many connections a shard has, and what they are up to.
 
 use crate::modes::Modes;
-use crate::session::Sessions;
+use crate::session::{PauseState, Sessions};
 
 /// How many connections a shard has, and in which states, for INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientCounts {
     /// All.
     pub connections: usize,
-    /// Those that a command blocks.
+    /// Those that a command or a pause blocks.
     pub blocked: usize,
     /// Of these, those that wait for a limited time.
     pub blocked_for_a_time: usize,
@@ -31,6 +31,7 @@ impl ClientCounts {
                 counts.blocked += 1;
                 counts.blocked_for_a_time += usize::from(wait.until.is_some());
             }
+            counts.blocked += usize::from(session.pause == PauseState::Paused);
             counts.subscribed += usize::from(session.client.modes.has(Modes::SUBSCRIBED));
             let watches = session.client.transaction.as_ref().is_some_and(|tx| !tx.watched.is_empty());
             counts.watching += usize::from(watches);

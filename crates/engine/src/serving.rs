@@ -5,7 +5,7 @@
 //! A key that a command holds is looked at when that lets go, before those who stand in line. Where the command that waits needs another key
 //! of this shard, which is held, it stands in line for both: to hold one while waiting for the other might never end.
 
-use crate::blocking::{Answer, Blocked, Claim, DESTINATION, Named, WaitId, WaitMessage, moves};
+use crate::blocking::{Answer, Blocked, Busy, Claim, DESTINATION, Named, WaitId, WaitMessage, moves};
 use crate::execute::{run_some, run_whole, shard_of};
 use crate::intents::{Mode, Scope, Ticket};
 use crate::keyspace::Millis;
@@ -126,7 +126,7 @@ impl Core {
         let key = self.shard.keyspace.hasher().key(&named.1);
         let found = self.shard.keyspace.find(named.0, key, now)?.type_name();
         let seq = self.blocking.first(named, found)?;
-        self.blocking.blocked.get(&seq).is_some_and(|blocked| !blocked.busy).then_some(seq)
+        self.blocking.blocked.get(&seq).is_some_and(|blocked| blocked.busy == Busy::No).then_some(seq)
     }
 
     /// Sees to it that nobody else is at those keys of a waiter that it needs here, if the first key ready is to be taken.
@@ -172,8 +172,8 @@ impl Core {
         if missing.contains(&needed[0]) && intents.conflicts(Scope::Keys(&needed[..1]), Mode::Exclusive) {
             return Access::Held;
         }
-        blocked.busy = true;
         let (ticket, granted) = intents.enqueue(Scope::Keys(&needed), Mode::Exclusive);
+        blocked.busy = Busy::InLine(ticket);
         participant.waiters.insert(ticket, Waiter::Serve(seq));
         if granted {
             participant.granted.push_back(ticket);
@@ -223,7 +223,7 @@ impl Core {
         else {
             return;
         };
-        blocked.busy = true;
+        blocked.busy = Busy::Asked;
         let (id, at) = (blocked.id, place_of(blocked, key));
         self.blocking.claims.insert(seq, (serving, at));
         let claim = WaitMessage::Claim(Claim { seq, id, at });
@@ -272,10 +272,7 @@ impl Participant {
 impl Node {
     /// A command that waits has stood in line for its keys, and has its turn.
     pub(crate) fn serve_in_line(&mut self, ticket: Ticket, seq: u64, now: Millis) {
-        let blocking = &mut self.core.blocking;
-        if let Some(id) = blocking.blocked.get(&seq).map(|blocked| blocked.id) {
-            self.core.waits_on(id);
-        }
+        self.core.end_busy(seq, Busy::InLine(ticket));
         self.core.serve_waiters(&mut self.participant, Serving::under(Some(ticket)), now);
     }
 
@@ -288,7 +285,10 @@ impl Node {
 
     pub(crate) fn on_claim_answer(&mut self, seq: u64, answer: Answer, now: Millis) {
         let Some((serving, at)) = self.core.blocking.claims.remove(&seq) else { return };
-        let id = self.core.blocking.blocked.get(&seq).map(|blocked| blocked.id);
+        let id = self.core.blocking.blocked.get_mut(&seq).map(|blocked| {
+            blocked.busy = Busy::Unsettled;
+            blocked.id
+        });
         match (id, answer) {
             (Some(_), Answer::Granted) => return self.serve_granted(seq, serving, at, now),
             (Some(_), Answer::Tried(tx)) => return self.join(tx, seq, serving, at, now),
@@ -339,7 +339,7 @@ impl Node {
         let id = blocked.id;
         let outcome = if std::mem::take(&mut self.core.shard.would_wait) {
             self.core.blocking.put(seq, blocked);
-            self.core.waits_on(id);
+            self.core.end_busy(seq, Busy::Unsettled);
             WaitMessage::NotServed(id)
         } else {
             self.core.look_again(&blocked);
