@@ -186,6 +186,8 @@ pub enum Payload {
     Scores(Vec<SentScores>),
     /// What the stages of SORT exchange.
     Sort(Box<SortShare>),
+    /// Numbers of clients.
+    Clients(Vec<u64>),
     /// A digest of a shard's data.
     Digest(Box<DatasetDigest>),
     /// What memory a shard uses.

@@ -222,6 +222,7 @@ fn acts_on_connection(command: &Command) -> bool {
     let listens = command.flags.has(Flags::PUBSUB) && matches!(command.plan, Plan::Session(_));
     in_session && !stateless
         || listens && command.name != "numpat"
+        || command.group == "connection" && command.name == "info"
         || command.name == "monitor"
         || command.group == "transactions"
 }

@@ -319,11 +319,12 @@ impl Node {
             Plan::Staged { write, .. } => (write, None),
             _ => unreachable!("only these plans are run in stages"),
         };
+        let sees_sessions = request.command.scope == Scope::Nothing;
         let one = stage.key.map(|key| [key]);
         let keys = one.as_ref().map_or(&request.keys[..], |one| &one[..]);
         let ctx = Ctx {
             shard: &mut self.core.shard,
-            sessions: None,
+            sessions: sees_sessions.then_some(&self.sessions),
             client_id: request.client_id,
             db: request.db.into(),
             now,

@@ -1,7 +1,7 @@
 //! CLIENT: the records of its subcommands, and those that are about who a connection is.
 
 use super::client_kill::{check_kill, check_unblock, kill, merge_kill, unblock};
-use super::client_list::{check_filters, info, list, merge_list};
+use super::client_list::{check_filters, decide, info, list};
 use super::client_modes::{capa, get_redir, no_evict, no_touch, reply_mode, tracking_info};
 use super::client_pause::{check_pause, pause, unpause};
 use super::connection::check_name;
@@ -46,7 +46,9 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             flags: QUIET,
             since: "6.2.0",
             tips: &["nondeterministic_output"],
-            ..of_connection("info", 2, Plan::Session(info), "Returns information about the connection.")
+            plan: Plan::Staged { read: info, decide, write: info },
+            scope: Scope::Nothing,
+            ..of_connection("info", 2, Plan::Container, "Returns information about the connection.")
         },
         LIST,
         KILL,
@@ -169,7 +171,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
 
 const LIST: Command = Command {
     flags: Flags::ADMIN.with(QUIET),
-    plan: Plan::EachShard { part: list, merge: Merge::With(merge_list) },
+    plan: Plan::Staged { read: list, decide, write: list },
     scope: Scope::Nothing,
     check: Some(check_filters),
     since: "2.4.0",

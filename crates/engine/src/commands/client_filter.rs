@@ -17,8 +17,9 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    pub(super) fn accept(&self, session: &Session, now: Millis) -> bool {
-        self.conditions.iter().all(|filter| filter.accepts(session, now))
+    /// `touched`: a key that the client watches has been changed.
+    pub(super) fn accept(&self, session: &Session, touched: bool, now: Millis) -> bool {
+        self.conditions.iter().all(|filter| filter.accepts(session, touched, now))
     }
 
     /// Parses the options of a subcommand.
@@ -73,7 +74,7 @@ enum Filter {
 }
 
 impl Filter {
-    fn accepts(&self, session: &Session, now: Millis) -> bool {
+    fn accepts(&self, session: &Session, touched: bool, now: Millis) -> bool {
         let client = &session.client;
         let age = |since: Millis| now.saturating_sub(since) / 1000;
         match self {
@@ -87,11 +88,11 @@ impl Filter {
             Self::Idle(seconds) => age(client.last_active) >= *seconds,
             Self::Db(db) => client.db == *db,
             Self::Flags(wanted) => {
-                let flags = flags(session);
+                let flags = flags(session, touched);
                 wanted.chars().all(|flag| flags.contains(flag))
             }
             Self::Capa(wanted) => wanted.is_empty() || client.modes.has(Modes::REDIRECT),
-            Self::Not(filter) => !filter.accepts(session, now),
+            Self::Not(filter) => !filter.accepts(session, touched, now),
         }
     }
 }

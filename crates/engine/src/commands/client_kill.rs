@@ -29,7 +29,7 @@ pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Resu
         let meant = if old {
             client.addr().as_bytes() == args.at(2)
         } else {
-            Some(client.id) != skip && filters.accept(session, ctx.now)
+            Some(client.id) != skip && filters.accept(session, false, ctx.now)
         };
         if meant && client.close != Some(CloseWhen::Now) {
             killed += 1;

@@ -426,4 +426,32 @@ mod tests {
         }
         assert!(bench.run("EXEC").starts_with("[["));
     }
+
+    #[test]
+    fn client_list_shows_whose_transaction_will_fail() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            let (one, two) = (bench.connect(0, 7), bench.connect(1, 8));
+            bench.say(one, "WATCH a b c d");
+            bench.say(two, "WATCH e f");
+            let field = |line: &str, name: &str| {
+                let value = line.split(&format!(" {name}=")).nth(1).and_then(|rest| rest.split(' ').next());
+                value.unwrap_or_default().to_owned()
+            };
+            let shown = |bench: &mut Bench| {
+                let info = bench.say(one, "CLIENT INFO");
+                (field(&info, "flags"), field(&info, "watch"))
+            };
+            let list = |bench: &mut Bench, filter: &str| {
+                bench.run(&format!("CLIENT LIST {filter}")).matches("id=").count()
+            };
+            assert_eq!((shown(&mut bench), list(&mut bench, "FLAGS d")), (("N".into(), "4".into()), 0));
+            bench.run("SET c 1");
+            assert_eq!((shown(&mut bench), list(&mut bench, "FLAGS d")), (("d".into(), "0".into()), 1));
+            assert_eq!((list(&mut bench, "NOT-FLAGS d"), list(&mut bench, "")), (2, 3), "{shards} shards");
+            assert!(bench.run("CLIENT LIST").contains("flags=d "), "{shards} shards");
+            bench.say(one, "UNWATCH");
+            assert_eq!((shown(&mut bench), list(&mut bench, "FLAGS d")), (("N".into(), "0".into()), 0));
+        }
+    }
 }

@@ -412,6 +412,11 @@ impl Keyspace {
         were_there.iter().any(|watched| !self.contains(watched.db, self.hasher.key(&watched.key), now))
     }
 
+    /// The clients, by their numbers, that watch a key here which has been changed since.
+    pub(crate) fn clients_with_changes(&self) -> impl Iterator<Item = u64> {
+        self.watched.touched()
+    }
+
     /// Keys that clients watch, each once.
     pub fn watched_keys(&self) -> usize {
         self.watched.len()

@@ -91,6 +91,11 @@ impl Watched {
         }
     }
 
+    /// The clients one of whose keys has been touched.
+    pub(super) fn touched(&self) -> impl Iterator<Item = u64> {
+        self.clients.iter().filter(|(_, watches)| watches.touched).map(|(client, _)| *client)
+    }
+
     /// The keys of one database that anybody watches.
     pub(super) fn of_database(&self, db: usize) -> Vec<Box<[u8]>> {
         let watched = self.watchers.iter().filter(|(_, watchers)| watchers.iter().any(|(of, _)| *of == db));
