@@ -2,6 +2,7 @@
 
 use super::element::{write_element, write_optional};
 use super::element_scan::{ElementScan, parse_place, write_found};
+use super::picks::Room;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Rng};
@@ -230,22 +231,28 @@ impl Picks {
 fn hrandfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let picks = if args.len() > 2 { Some(Picks::parse(args)?) } else { None };
     let mut rng = Rng::new(ctx.shard.rng.next());
-    read(ctx, args, |hash| match (picks, hash) {
-        (None, hash) => {
-            let picked = hash.and_then(|hash| hash.random(|| rng.next()));
-            write_optional(reply, picked.map(|(field, _)| field));
-        }
-        (Some(_), None) => reply.array(0),
-        (Some(picks), Some(hash)) if picks.count < 0 => {
-            let count = picks.count.unsigned_abs() as usize;
-            picks.write_len(reply, count);
-            for _ in 0..count {
-                let (field, value) = hash.random(|| rng.next()).expect("no hash is empty");
-                picks.write(reply, field, value);
+    let room = Room::new(ctx, reply);
+    read(ctx, args, |hash| {
+        match (picks, hash) {
+            (None, hash) => {
+                let picked = hash.and_then(|hash| hash.random(|| rng.next()));
+                write_optional(reply, picked.map(|(field, _)| field));
             }
+            (Some(_), None) => reply.array(0),
+            (Some(picks), Some(hash)) if picks.count < 0 => {
+                let count = picks.count.unsigned_abs() as usize;
+                room.admit(count)?;
+                picks.write_len(reply, count);
+                for _ in 0..count {
+                    let (field, value) = hash.random(|| rng.next()).expect("no hash is empty");
+                    picks.write(reply, field, value);
+                    room.check(reply)?;
+                }
+            }
+            (Some(picks), Some(hash)) => write_different(reply, &picks, hash, &mut rng),
         }
-        (Some(picks), Some(hash)) => write_different(reply, &picks, hash, &mut rng),
-    })?;
+        Ok(())
+    })??;
     Ok(Flow::Done)
 }
 

@@ -47,6 +47,8 @@ mod long_double;
 mod memory;
 mod monitor;
 mod object;
+mod picks;
+
 mod pubsub;
 mod pubsub_info;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Random members of sets: SPOP and SRANDMEMBER.
 
 use super::element::{write_element, write_optional};
+use super::picks::Room;
 use super::set::{SET, notify_loss, read};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
@@ -115,17 +116,22 @@ fn srandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<F
             "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
         ));
     }
+    let room = Room::new(ctx, reply);
     read(ctx, args, |set| {
         if count > 0 {
-            return write_different(reply, set, (count as usize).min(set.len()), &mut rng);
+            write_different(reply, set, (count as usize).min(set.len()), &mut rng);
+            return Ok(());
         }
         let count = if set.is_empty() { 0 } else { count.unsigned_abs() as usize };
+        room.admit(count)?;
         reply.array(count);
         for _ in 0..count {
             let member = set.random(|| rng.next()).expect("the set is not empty");
             write_element(reply, member);
+            room.check(reply)?;
         }
-    })?;
+        Ok(())
+    })??;
     Ok(Flow::Done)
 }
 

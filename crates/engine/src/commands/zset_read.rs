@@ -1,6 +1,7 @@
 //! What reads sorted sets.
 
 use super::element_scan::{ElementScan, parse_place, write_found};
+use super::picks::Room;
 use super::zset_range::{By, Preset, Query, Range};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
@@ -287,26 +288,41 @@ fn zrandmember(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<F
     if scores && count.unsigned_abs() > PICKS_MAX.unsigned_abs() / 2 {
         return Err(Error::text("ERR value is out of range"));
     }
-    if with_set(ctx, args, |set| write_picks(set, count, scores, &mut rng, reply))?.is_none() {
-        reply.array(0);
+    let room = Room::new(ctx, reply);
+    match with_set(ctx, args, |set| write_picks(set, count, scores, &mut rng, reply, room))? {
+        Some(written) => written?,
+        None => reply.array(0),
     }
     Ok(Flow::Done)
 }
 
 /// Members picked at random: different ones where `count` is positive, otherwise each anew.
-fn write_picks(set: SortedSetRef<'_>, count: i64, scores: bool, rng: &mut Rng, reply: &mut Reply) {
+fn write_picks(
+    set: SortedSetRef<'_>,
+    count: i64,
+    scores: bool,
+    rng: &mut Rng,
+    reply: &mut Reply,
+    room: Room,
+) -> Result<(), Error> {
     let (len, wanted) = (set.len(), usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX));
     let write = |rank: usize, count: usize, reply: &mut Reply| {
         set.visit(rank, count, false, &mut |member, score| write_member(reply, member, score, scores));
     };
     if count >= 0 && wanted >= len {
         open_members(reply, len, scores);
-        return write(0, len, reply);
+        write(0, len, reply);
+        return Ok(());
+    }
+    if count < 0 {
+        room.admit(wanted)?;
+        open_members(reply, wanted, scores);
+        return (0..wanted).try_for_each(|_| {
+            write((rng.next() % len as u64) as usize, 1, reply);
+            room.check(reply)
+        });
     }
     open_members(reply, wanted, scores);
-    if count < 0 {
-        return (0..wanted).for_each(|_| write((rng.next() % len as u64) as usize, 1, reply));
-    }
     // Floyd's way of choosing `wanted` of `len` ranks.
     let mut chosen = std::collections::BTreeSet::new();
     for end in len - wanted..len {
@@ -315,6 +331,7 @@ fn write_picks(set: SortedSetRef<'_>, count: i64, scores: bool, rng: &mut Rng, r
         chosen.insert(rank);
         write(rank, 1, reply);
     }
+    Ok(())
 }
 
 fn zscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
