@@ -43,7 +43,7 @@ macro_rules! edits {
                 ) -> Result<Option<Edited<T>>, Error> {
                     self.edit_value(
                         key,
-                        (missing == Missing::Create).then(|| Value::$type($type::default())),
+                        (missing == Missing::Create).then_some(|| Value::$type($type::default())),
                         |value| matches!(value, ValueRef::$type(_)),
                         |value| match value {
                             Value::$type(collection) => change(collection),
@@ -68,7 +68,7 @@ impl Ctx<'_> {
     fn edit_value<T>(
         &mut self,
         key: Key<'_>,
-        fresh: Option<Value>,
+        fresh: Option<impl FnOnce() -> Value>,
         is_right: impl FnOnce(ValueRef<'_>) -> bool,
         change: impl FnOnce(&mut Value) -> T,
     ) -> Result<Option<Edited<T>>, Error> {
@@ -77,7 +77,8 @@ impl Ctx<'_> {
             Edit::Done(result, emptied) => Ok(Some(Edited { result, created: false, emptied })),
             Edit::WrongType => Err(Error::WrongType),
             Edit::Missing(change) => {
-                let Some(mut value) = fresh else { return Ok(None) };
+                let Some(fresh) = fresh else { return Ok(None) };
+                let mut value = fresh();
                 let result = change(&mut value);
                 let emptied = value.as_ref().is_empty_collection();
                 if !emptied {

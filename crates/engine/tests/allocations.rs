@@ -1,5 +1,5 @@
-//! The common path allocates nothing: a local GET that hits, an overwriting SET of equal size, and a hop of either,
-//! once buffers have grown.
+//! The common path allocates nothing: a local GET that hits, an overwriting SET of equal size, a hop of either, and changes of
+//! collections that leave them as large as they are, once buffers have grown.
 
 use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks, slot_of};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -120,4 +120,68 @@ fn a_hop_allocates_nothing_once_its_batches_have_grown() {
     });
     assert_eq!(replied, 1000 * 8 * (5 + 71));
     assert_eq!(allocations, 0);
+}
+
+/// How often 1000 rounds of `lines` allocate, after a few rounds without counting; `fill` makes what they work on.
+fn allocations_of(fill: &[String], lines: &[&str]) -> u64 {
+    let mut node = node(0, 1);
+    let id = node.open(Peer::default(), 1);
+    let mut dirty = Vec::with_capacity(8);
+    let encode = |line: &str| command(&line.split(' ').collect::<Vec<_>>());
+    for line in fill {
+        node.feed(id, &encode(line), 1);
+        drain(&mut node, &mut dirty);
+    }
+    let round: Vec<u8> = lines.iter().flat_map(|line| encode(line)).collect();
+    let mut replied = 0;
+    for _ in 0..20 {
+        node.feed(id, &round, 2);
+        drain(&mut node, &mut dirty);
+    }
+    let allocations = count(|| {
+        for _ in 0..1000 {
+            node.feed(id, &round, 3);
+            replied += drain(&mut node, &mut dirty);
+        }
+    });
+    assert!(replied >= 4000 * lines.len(), "{replied} bytes of replies to {lines:?}");
+    allocations
+}
+
+#[test]
+fn collections_that_stay_as_large_as_they_are_allocate_nothing() {
+    let members = |count: usize, make: fn(usize) -> String| (0..count).map(make).collect::<Vec<String>>();
+    let small = [
+        "HSET h a 1 field value b 2".to_owned(),
+        "RPUSH l a b c".to_owned(),
+        "SADD i 1 2 3".to_owned(),
+        "SADD s a b c".to_owned(),
+        "ZADD z 1 a 2 b 3 c".to_owned(),
+    ];
+    let large = [
+        members(1000, |n| format!("HSET h field{n} value{n}")),
+        members(3000, |n| format!("RPUSH l element-of-a-list-{n}")),
+        members(1000, |n| format!("SADD i {n}")),
+        members(1000, |n| format!("SADD s member{n}")),
+        members(1000, |n| format!("ZADD z {n} member{n}")),
+    ]
+    .concat();
+    // Lines for small ones, how often these may allocate, and the same for large ones.
+    type Case<'a> = (&'a [&'a str], u64, &'a [&'a str], u64);
+    let cases: [Case<'_>; 6] = [
+        (&["HSET h field VALUE"], 0, &["HSET h field500 VALUE500"], 0),
+        // A small list lies in the allocation of its key, which is as large as it.
+        (&["LPUSH l x", "LPOP l"], 2000, &["LPUSH l x", "LPOP l"], 0),
+        (&["RPUSH l x", "RPOP l"], 2000, &["RPUSH l element-of-a-list-0000", "RPOP l"], 0),
+        (&["SADD i 2", "SADD s b"], 0, &["SADD i 500", "SADD s member500"], 0),
+        (&["ZADD z 9 b", "ZADD z 8 b"], 0, &["ZADD z 1.5 member500", "ZADD z 700.5 member500"], 0),
+        // Now and then the number needs a byte more; the member passes through full nodes of the tree, which split.
+        (&["ZINCRBY z 1 b"], 5, &["ZINCRBY z 1 member500"], 20),
+    ];
+    for (of_small, most, of_large, most_of_large) in cases {
+        let allocations = allocations_of(&small, of_small);
+        assert!(allocations <= most, "{allocations} of {of_small:?} on small ones");
+        let allocations = allocations_of(&large, of_large);
+        assert!(allocations <= most_of_large, "{allocations} of {of_large:?} on large ones");
+    }
 }
