@@ -8,3 +8,4 @@ mod clients;
 mod leaks;
 mod lifecycle;
 mod soak;
+mod subscribers;

@@ -8,6 +8,7 @@
 mod check;
 mod clients;
 mod model;
+pub mod pubsub;
 mod workload;
 mod world;
 

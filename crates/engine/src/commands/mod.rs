@@ -48,7 +48,6 @@ mod memory;
 mod monitor;
 mod object;
 mod picks;
-
 mod pubsub;
 mod pubsub_info;
 #[cfg(test)]
