@@ -488,3 +488,23 @@ fn too_many_connections_for_the_limit_are_told() {
     let told = text(&output).contains("5000 connections do not fit into the 200 files that may be open");
     assert!(output.status.success() || told, "{}", text(&output));
 }
+
+/// Runs in a network of its own, with a hundred ports.
+#[test]
+fn ports_that_have_run_out_are_told() {
+    let script = "ip link set lo up && echo 40000 40099 > /proc/sys/net/ipv4/ip_local_port_range || exit 99
+        $0 --port 6399 --bind 127.0.0.1 --shards 1 > /dev/null 2>&1 & server=$!
+        for _ in $(seq 200); do
+            $0 bench -p 6399 -c 1 -n 1 -t get -q > /dev/null 2>&1 && break
+            sleep 0.1
+        done
+        $0 bench -p 6399 -c 150 -n 1000 -t get -q; code=$?
+        kill $server; wait $server; exit $code";
+    let program = env!("CARGO_BIN_EXE_corelane");
+    let output = Command::new("unshare").args(["-r", "-n", "sh", "-c", script, program]).output();
+    let Ok(output) = output.as_ref() else { return server::skip("unshare not found") };
+    if output.status.code() != Some(1) || !text(output).contains("bench:") {
+        return server::skip(&format!("no network of its own (unshare -r -n): {}", text(output)));
+    }
+    assert!(text(output).contains("no local port is left for another connection"), "{}", text(output));
+}

@@ -162,7 +162,15 @@ fn append(out: &mut Vec<u8>, bytes: &[u8], places: &[usize], filling: &mut Filli
 
 #[inline]
 fn write_number(place: &mut [u8], filling: &mut Filling) {
-    let mut number = filling.keys.draw(&mut filling.random);
+    let number = filling.keys.draw(&mut filling.random);
+    // Two halves that do not wait for each other: half the time of twelve divisions in a row.
+    let (high, low) = place.split_at_mut(DIGITS / 2);
+    write_digits(high, (number / 1_000_000 % 1_000_000) as u32);
+    write_digits(low, (number % 1_000_000) as u32);
+}
+
+#[inline]
+fn write_digits(place: &mut [u8], mut number: u32) {
     for digit in place.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
         number /= 10;
@@ -236,6 +244,18 @@ mod tests {
         let text = String::from_utf8(two).unwrap();
         for number in 4..8 {
             assert!(text.contains(&format!("{number:012}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_twelve_digits() {
+        let mut filling = filling(Sizes::Fixed(1));
+        filling.keys = KeySource::new(Keys::Sequential, 1_000_000_000_000);
+        for number in [0, 999_999, 1_000_000, 123_456_789_012, 999_999_999_999] {
+            filling.keys.next = number;
+            let mut place = [0; DIGITS];
+            write_number(&mut place, &mut filling);
+            assert_eq!(std::str::from_utf8(&place), Ok(format!("{number:012}").as_str()));
         }
     }
 

@@ -1,9 +1,11 @@
 //! The server to be loaded: found, asked for two of its settings, and refused or taken before any load begins.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use corelane_load::LoadError;
 use corelane_resp::Frame;
 use corelane_runtime::outbound::Peer;
 
@@ -91,6 +93,7 @@ fn reach(place: &Place, name: &str) -> Result<SocketAddr> {
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_MAX) {
             Ok(_) => return Ok(address),
+            Err(error) if error.kind() == ErrorKind::AddrNotAvailable => failure = LoadError::Ports.into(),
             Err(error) => failure = anyhow!(error).context(format!("cannot connect to {name}")),
         }
     }
