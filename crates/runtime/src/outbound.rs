@@ -1,6 +1,6 @@
 //! Connections that this process opens: many of them over one ring, for a thread that loads a server.
 //!
-//! The ring is the servers' ([`crate::ring`]): multishot receives into provided buffers, sends that complete only when they
+//! The ring is the servers' (`crate::ring`): multishot receives into provided buffers, sends that complete only when they
 //! fail, one call into the kernel for many of both. What is sent and what the replies mean is the business of a [`Traffic`].
 
 use std::io;

@@ -112,7 +112,7 @@ pub(super) struct Options {
     /// Run so long before anything counts
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) warmup: Option<Duration>,
-    /// How random keys are chosen: uniform, zipf[:EXPONENT], gaussian[:MEAN,DEVIATION] (parts of the range), sequential
+    /// How random keys are chosen: uniform, zipf or zipf:EXPONENT, gaussian or gaussian:MEAN,DEVIATION (parts of the range), sequential
     #[arg(long, default_value = "uniform", value_parser = mix::keys)]
     pub(super) keys: Keys,
     /// Sizes of values instead of -d: FROM-TO, SIZE:WEIGHT,… or gaussian:MEAN,DEVIATION
