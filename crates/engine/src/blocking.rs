@@ -220,6 +220,11 @@ impl Blocking {
         !self.queues.is_empty()
     }
 
+    /// Whether anybody waits for a key.
+    pub(crate) fn awaits(&self, named: &Named) -> bool {
+        ["list", "zset"].iter().any(|found| self.first(named, found).is_some())
+    }
+
     /// The first who waits for a key, which holds such values.
     pub(crate) fn first(&self, named: &Named, found: &'static str) -> Option<u64> {
         let queue = self.queues.get(&(named.0, found, named.1.clone()))?;

@@ -88,6 +88,7 @@ impl Core {
                 return self.serve_later(participant, serving);
             }
             if !self.blocking.blocked.get(&seq).is_some_and(|blocked| blocked.alone) {
+                self.hold_ready(participant, &mut serving);
                 return self.claim(serving, seq);
             }
             if !self.serve_here(seq, now) {
@@ -202,10 +203,19 @@ impl Core {
 
     /// Leaves the rest for a later turn. Nobody gets at the keys until then.
     fn serve_later(&mut self, participant: &mut Participant, mut serving: Serving) {
+        self.hold_ready(participant, &mut serving);
+        self.blocking.later.push_back(serving);
+    }
+
+    /// Holds all keys that are still to be served. Those that others hold are looked at when these let go.
+    fn hold_ready(&mut self, participant: &mut Participant, serving: &mut Serving) {
         let intents = &mut participant.intents;
         for named in std::mem::take(&mut serving.ready) {
             let hash = self.shard.keyspace.hasher().hash(&named.1);
             if !serving.holds.iter().any(|ticket| intents.covers(*ticket, hash)) {
+                if !self.blocking.awaits(&named) {
+                    continue;
+                }
                 let Some(ticket) = intents.try_acquire(Scope::Keys(&[hash]), Mode::Exclusive) else {
                     self.blocking.deferred.push_back(named);
                     continue;
@@ -214,7 +224,6 @@ impl Core {
             }
             serving.ready.push_back(named);
         }
-        self.blocking.later.push_back(serving);
     }
 
     /// Asks the shard of a client whether it may be served.

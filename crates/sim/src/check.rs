@@ -126,6 +126,10 @@ fn steps(history: &History) -> Vec<Step> {
         let latest = it.answered.unwrap_or(u64::MAX);
         if let Some(gone) = it.gone {
             steps.push(step(Kind::Whole, if it.waiting.is_some() { gone } else { u64::MAX }, true));
+            if it.waiting.is_some() && history.records.iter().any(|other| unblocks(other, it)) {
+                // It may have been unblocked, and have vanished before it heard of it.
+                steps.push(step(Kind::Enlists, gone, true));
+            }
         } else if it.reply.is_none() {
             steps.push(step(Kind::Enlists, it.waiting.unwrap_or(u64::MAX), false));
         } else if has_two_steps(history, it) {
@@ -151,17 +155,20 @@ fn steps(history: &History) -> Vec<Step> {
     steps
 }
 
+/// Whether this is a CLIENT UNBLOCK that may have ended what the record's client waited for.
+fn unblocks(other: &Record, record: &Record) -> bool {
+    other.operation.target == Some(record.client) && other.reply != Some(Frame::Int(0))
+}
+
 /// A command that was seen to wait, or must have. One whose time was up has waited for nothing: that it once
 /// found nothing is all there is to explain.
 fn has_two_steps(history: &History, record: &Record) -> bool {
     if !record.operation.may_wait() {
         return false;
     }
-    let unblocks =
-        |other: &Record| other.operation.target == Some(record.client) && other.reply != Some(Frame::Int(0));
     match &record.reply {
         Some(Frame::Error(text)) if text.starts_with(b"UNBLOCKED") => true,
-        Some(Frame::Null) => history.records.iter().any(unblocks),
+        Some(Frame::Null) => history.records.iter().any(|other| unblocks(other, record)),
         _ => record.waiting.is_some(),
     }
 }
@@ -218,7 +225,7 @@ impl Search<'_> {
             (Kind::Enlists, reply) => {
                 // Who has been unblocked may have been while a shard asked for it.
                 let served = !matches!(reply, Some(Frame::Null | Frame::Error(_)));
-                state.enlists(record.client, &record.operation, served)
+                state.enlists(record.client, &record.operation, served, record.gone.is_some())
             }
             (Kind::Ends, Some(reply)) => state.ends(record.client, &record.operation, reply),
             (_, reply) => state.explains(record.client, &record.operation, reply.as_ref()),

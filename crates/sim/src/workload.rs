@@ -59,7 +59,10 @@ impl Operation {
 
     /// Whether it waits where it finds nothing.
     pub fn may_wait(&self) -> bool {
-        matches!(self.words[0].as_str(), "BLPOP" | "BRPOP" | "BLMPOP" | "BLMOVE" | "BRPOPLPUSH")
+        matches!(
+            self.words[0].as_str(),
+            "BLPOP" | "BRPOP" | "BLMPOP" | "BLMOVE" | "BRPOPLPUSH" | "BZPOPMIN" | "BZPOPMAX"
+        )
     }
 
     /// The keys that it waits for, in the order of its arguments.
@@ -84,7 +87,7 @@ impl Operation {
 pub enum Profile {
     /// Strings only.
     Strings,
-    /// All types, without waiting.
+    /// All types, with some that wait for sorted sets.
     Collections,
     /// Lists, and commands that wait for one key each: those are served before anybody else gets at it.
     Queues,
@@ -104,7 +107,7 @@ impl Profile {
 
     /// Whether some of its commands wait.
     pub(crate) const fn waits(self) -> bool {
-        matches!(self, Self::Queues | Self::Waiting | Self::All)
+        !matches!(self, Self::Strings)
     }
 
     /// What its commands are taken from.
@@ -224,6 +227,17 @@ const OTHERS: &[Make] = &[
         w.on_key(r, "ZADD", "sorted", &[&score, &member])
     },
     |w, r| w.on_member(r, "ZREM", "sorted", 1),
+    |w, r| w.wait_for(r, "BZPOPMIN", "sorted", 1),
+    |w, r| w.wait_for(r, "BZPOPMAX", "sorted", 2),
+    |w, r| {
+        let keys = [w.key(r, "sorted"), w.key(r, "sorted"), w.key(r, "sorted")];
+        let words = ["ZUNIONSTORE", &keys[0], "2", &keys[1], &keys[2], "AGGREGATE", "MAX"].map(str::to_owned);
+        Operation::new(words.into(), Keys::Some(keys.into()))
+    },
+    |w, r| {
+        let keys = [w.key(r, "sorted"), w.key(r, "sorted")];
+        w.worded(&["ZRANGESTORE"], &keys, &["0", "1"])
+    },
     |w, r| w.on_key(r, "ZRANGE", "sorted", &["0", "-1"]),
     |w, r| w.pair(r, "COPY", "sorted"),
     |w, r| {
@@ -238,8 +252,8 @@ const OTHERS: &[Make] = &[
 ];
 
 const WAITING_FOR_ONE: &[Make] = &[
-    |w, r| w.wait_for(r, "BLPOP", 1),
-    |w, r| w.wait_for(r, "BRPOP", 1),
+    |w, r| w.wait_for(r, "BLPOP", "list", 1),
+    |w, r| w.wait_for(r, "BRPOP", "list", 1),
     |w, r| {
         let key = [w.key(r, "list")];
         w.worded(&["BLMPOP", timeout(r), "1"], &key, &[side(r), "COUNT", "2"])
@@ -249,9 +263,9 @@ const WAITING_FOR_ONE: &[Make] = &[
 const WAITING: &[Make] = &[
     |w, r| {
         let count = 2 + r.next() % 2;
-        w.wait_for(r, "BLPOP", count)
+        w.wait_for(r, "BLPOP", "list", count)
     },
-    |w, r| w.wait_for(r, "BRPOP", 2),
+    |w, r| w.wait_for(r, "BRPOP", "list", 2),
     |w, r| {
         let keys: Vec<String> = (0..2 + r.next() % 2).map(|_| w.key(r, "list")).collect();
         w.worded(&["BLMPOP", timeout(r), &keys.len().to_string()], &keys, &[side(r), "COUNT", "2"])
@@ -404,8 +418,8 @@ impl Workload {
         self.on_key(rng, name, "list", &values)
     }
 
-    fn wait_for(&self, rng: &mut Rng, name: &str, count: u64) -> Operation {
-        let keys: Vec<String> = (0..count).map(|_| self.key(rng, "list")).collect();
+    fn wait_for(&self, rng: &mut Rng, name: &str, family: &str, count: u64) -> Operation {
+        let keys: Vec<String> = (0..count).map(|_| self.key(rng, family)).collect();
         self.worded(&[name], &keys, &[timeout(rng)])
     }
 

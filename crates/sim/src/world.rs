@@ -250,28 +250,41 @@ impl World {
         self.reader.unwrap_or_default()
     }
 
-    /// While nothing moves: somebody who waits for a list that is there.
+    /// While nothing moves: somebody who waits for a key that is there.
     fn kept_waiting(&mut self) -> Option<String> {
         let reader = self.reader();
         for idx in (0..self.clients.len()).filter(|idx| *idx != reader) {
-            let waiting = self.clients[idx].open.front().filter(|open| open.waiting.is_some());
-            let keys = waiting.map(|open| open.operation.awaited_keys()).unwrap_or_default();
-            for key in keys {
-                let words = ["LLEN", &key].map(str::to_owned);
-                self.send(reader, Operation::new(words.into(), Keys::Some(vec![key])));
-                while !self.clients[reader].open.is_empty() {
-                    self.step_once();
-                }
-                // It is a question of ours, no part of the history.
-                let place = self.records.iter().rposition(|record| record.client == reader);
-                let found = place.and_then(|place| self.records.remove(place).reply);
-                if matches!(found, Some(Frame::Int(1..))) {
-                    let kept = self.clients[idx].open.pop_front();
-                    return kept.map(|open| open.record(idx).to_string());
-                }
+            // Where a time is up meanwhile, what was sent behind is run: such a key is asked for again, when all is at rest.
+            if !self.is_there(idx) {
+                continue;
+            }
+            for _ in 0..IDLE_TURNS_MAX {
+                self.step_once();
+            }
+            if self.is_there(idx) {
+                let kept = self.clients[idx].open.pop_front();
+                return kept.map(|open| open.record(idx).to_string());
             }
         }
         None
+    }
+
+    /// Whether a client waits for a key that is there.
+    fn is_there(&mut self, idx: usize) -> bool {
+        let reader = self.reader();
+        let waiting = self.clients[idx].open.front().filter(|open| open.waiting.is_some());
+        let sorted = waiting.is_some_and(|open| open.operation.words[0].starts_with("BZ"));
+        let keys = waiting.map(|open| open.operation.awaited_keys()).unwrap_or_default();
+        keys.into_iter().any(|key| {
+            let words = [if sorted { "ZCARD" } else { "LLEN" }, &key].map(str::to_owned);
+            self.send(reader, Operation::new(words.into(), Keys::Some(vec![key])));
+            while !self.clients[reader].open.is_empty() {
+                self.step_once();
+            }
+            // It is a question of ours, no part of the history.
+            let place = self.records.iter().rposition(|record| record.client == reader);
+            matches!(place.and_then(|place| self.records.remove(place).reply), Some(Frame::Int(1..)))
+        })
     }
 
     /// One random event; false if it moved nothing.

@@ -215,6 +215,14 @@ impl Model {
                     int(len)
                 })
             }
+            _ => return self.on_scores_and_fields(words),
+        })
+    }
+
+    fn on_scores_and_fields(&mut self, words: &[String]) -> Option<Checked<Expected>> {
+        let (name, rest) = (words[0].as_str(), &words[1..]);
+        let int = |number: usize| Expected::Int(number as i64);
+        Some(match name {
             "ZADD" => self.sorted(&rest[0]).map(|mut sorted| {
                 let score = rest[1].parse().expect("a score");
                 let before = sorted.insert(rest[2].clone(), score);
@@ -229,6 +237,22 @@ impl Model {
                     self.store(&rest[0], Value::Sorted(sorted));
                 }
                 int(removed.into())
+            }),
+            "BZPOPMIN" | "BZPOPMAX" => self.pop_extreme(&rest[..rest.len() - 1], name == "BZPOPMIN"),
+            "ZUNIONSTORE" => self.scored(&rest[2]).and_then(|mut union| {
+                for (member, score) in self.scored(&rest[3])? {
+                    let kept = union.entry(member).or_insert(score);
+                    *kept = score.max(*kept);
+                }
+                Ok(self.store_sorted(&rest[0], union))
+            }),
+            "ZRANGESTORE" => self.sorted(&rest[1]).map(|sorted| {
+                let mut members: Vec<(i64, String)> =
+                    sorted.into_iter().map(|(member, score)| (score, member)).collect();
+                members.sort();
+                members.truncate(2);
+                let kept = members.into_iter().map(|(score, member)| (member, score)).collect();
+                self.store_sorted(&rest[0], kept)
             }),
             "ZRANGE" => self.sorted(&rest[0]).map(|sorted| {
                 let mut members: Vec<(i64, String)> =
@@ -252,6 +276,34 @@ impl Model {
             "HLEN" => self.hash(&rest[0]).map(|hash| int(hash.len())),
             _ => return None,
         })
+    }
+
+    /// A sorted set, or a set, whose members count 1 each.
+    fn scored(&self, key: &str) -> Checked<BTreeMap<String, i64>> {
+        match self.keys.get(key) {
+            Some(Value::Set(set)) => Ok(set.iter().map(|member| (member.clone(), 1)).collect()),
+            _ => self.sorted(key),
+        }
+    }
+
+    fn store_sorted(&mut self, key: &str, sorted: BTreeMap<String, i64>) -> Expected {
+        let len = sorted.len();
+        self.store(key, Value::Sorted(sorted));
+        Expected::Int(len as i64)
+    }
+
+    fn pop_extreme(&mut self, keys: &[String], lowest: bool) -> Checked<Expected> {
+        for key in keys {
+            let mut sorted = self.sorted(key)?;
+            let members = sorted.iter().map(|(member, score)| (*score, member.clone()));
+            let Some((score, member)) = (if lowest { members.min() } else { members.max() }) else {
+                continue;
+            };
+            sorted.remove(&member);
+            self.store(key, Value::Sorted(sorted));
+            return Ok(Expected::texts([key.clone(), member, score.to_string()]));
+        }
+        Ok(Expected::Nothing)
     }
 
     fn move_member(&mut self, words: &[String]) -> Checked<Expected> {

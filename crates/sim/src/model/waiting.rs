@@ -12,20 +12,31 @@ pub(super) struct Waiter {
     client: usize,
     /// The keys that it waits for.
     keys: Vec<String>,
+    /// It waits for sorted sets, not for lists.
+    sorted: bool,
     /// CLIENT UNBLOCK has ended it: with an error, or as if its time were up.
     unblocked: Option<bool>,
     /// In the end it will have been served.
     served: bool,
+    /// It will have vanished: nobody has to wait for it, nor serve it.
+    gone: bool,
+}
+
+impl Waiter {
+    fn is_in_line(&self) -> bool {
+        self.unblocked.is_none() && !self.gone
+    }
 }
 
 impl Model {
     /// A command begins to wait, until it is served or otherwise; false if it had no reason to.
-    pub fn enlists(&mut self, client: usize, operation: &Operation, served: bool) -> bool {
+    pub fn enlists(&mut self, client: usize, operation: &Operation, served: bool, gone: bool) -> bool {
         let keys = operation.awaited_keys();
         if keys.iter().any(|key| self.keys.contains_key(key)) {
             return false;
         }
-        self.waiting.push(Waiter { client, keys, unblocked: None, served });
+        let sorted = operation.words[0].starts_with("BZ");
+        self.waiting.push(Waiter { client, keys, sorted, unblocked: None, served, gone });
         true
     }
 
@@ -46,29 +57,38 @@ impl Model {
             return false;
         };
         let before = &self.waiting[..place];
-        if before.iter().any(|other| other.unblocked.is_none() && other.keys.contains(&key)) {
+        if before
+            .iter()
+            .any(|other| other.is_in_line() && other.sorted == waiter.sorted && other.keys.contains(&key))
+        {
             return false;
         }
         self.execute(&operation.words).is(reply)
     }
 
-    /// Whether anybody waits for a list that is there.
+    /// Whether anybody waits for a key that is there.
     pub fn is_anybody_kept_waiting(&self) -> bool {
         self.waiting
             .iter()
-            .any(|waiter| waiter.unblocked.is_none() && waiter.keys.iter().any(|key| self.is_list(key)))
+            .any(|waiter| waiter.is_in_line() && waiter.keys.iter().any(|key| self.is_there(waiter, key)))
     }
 
     /// Whether there is a list for somebody who has come first and will be served.
     pub fn has_somebody_to_serve(&self) -> bool {
         let mut seen = BTreeSet::new();
-        let waiting = self.waiting.iter().filter(|waiter| waiter.unblocked.is_none());
-        let keys = waiting.flat_map(|waiter| waiter.keys.iter().map(|key| (key, waiter.served)));
-        keys.into_iter().any(|(key, served)| seen.insert(key) && served && self.is_list(key))
+        let waiting = self.waiting.iter().filter(|waiter| waiter.is_in_line());
+        let keys = waiting.flat_map(|waiter| waiter.keys.iter().map(move |key| (key, waiter)));
+        keys.into_iter().any(|(key, waiter)| {
+            seen.insert((key, waiter.sorted)) && waiter.served && self.is_there(waiter, key)
+        })
     }
 
-    fn is_list(&self, key: &str) -> bool {
-        matches!(self.keys.get(key), Some(Value::List(_)))
+    fn is_there(&self, waiter: &Waiter, key: &str) -> bool {
+        match self.keys.get(key) {
+            Some(Value::List(_)) => !waiter.sorted,
+            Some(Value::Sorted(_)) => waiter.sorted,
+            _ => false,
+        }
     }
 
     /// CLIENT UNBLOCK.
