@@ -292,7 +292,8 @@ const TRANSACTIONS: &[Make] = &[
     },
     |_, r| {
         if r.next().is_multiple_of(4) {
-            return Operation::new(vec!["UNWATCH".into()], Keys::All);
+            // It waits for no reply, and is ordered with WATCH and EXEC only.
+            return Operation::new(vec!["UNWATCH".into()], Keys::Some(Vec::new()));
         }
         Operation::transaction(Vec::new())
     },
