@@ -419,12 +419,14 @@ impl Node {
         }
     }
 
-    /// A command that was tried again has found nothing, and waits on.
+    /// A command that was tried again has found nothing, and waits on. Its intents are let go before anybody hears of that: a shard
+    /// that still held them would claim it at once, again and again, and who stands in line for the keys would stay there.
     fn fail_try(&mut self, id: TxId) {
-        if let Some(tx) = self.coordinator.txs.get_mut(&id.number) {
-            self.core.stay_enlisted(tx.session, None);
-        }
+        let session = self.coordinator.txs.get(&id.number).map(|tx| tx.session);
         self.abandon(id);
+        if let Some(session) = session {
+            self.core.stay_enlisted(session, None);
+        }
     }
 
     /// The command has found nothing and waits, on all its shards, from before they let go of its keys.
