@@ -1,9 +1,7 @@
 //! Random places, many of them the same or close together, and random areas: the same members in the same order with the same
 //! digits as Valkey's, sorted or not, all or some.
 
-use std::time::Instant;
-
-use super::peers::{self, Pace, Peers, Step};
+use super::peers::{self, Step};
 use crate::common::random::Random;
 use crate::common::words;
 
@@ -106,23 +104,5 @@ fn world(seed: u64) -> Vec<Step> {
 
 #[test]
 fn random_areas_have_the_same_members_in_the_same_order() {
-    let Some(peers) = Peers::start() else { return };
-    let cases = std::env::var("CORELANE_DIFF_CASES").map_or(WORLDS, |text| text.parse().expect("a number"));
-    for seed in 0..cases {
-        let steps = world(seed);
-        let began = Instant::now();
-        let proto = 2 + (seed % 2) as u8;
-        let theirs = peers::run(&peers.valkey, proto, Pace::Pipelined, &steps);
-        for server in &peers.ours {
-            let ours = peers::run(server, proto, Pace::Pipelined, &steps);
-            let found = peers::mismatches(&steps, &ours, &theirs, began);
-            assert!(
-                found.is_empty(),
-                "world {seed}, {}: {} differences: {}",
-                server.name,
-                found.len(),
-                found[0]
-            );
-        }
-    }
+    peers::same_cases(WORLDS, world);
 }

@@ -1,9 +1,7 @@
 //! Random elements and random runs, some of which make no HyperLogLog: after each command the same reply and the same bytes as
 //! Valkey's, whatever the limit of the sparse encoding.
 
-use std::time::Instant;
-
-use super::peers::{self, Pace, Peers, Step};
+use super::peers::{self, Step};
 use crate::common::random::Random;
 use crate::common::words::Command;
 
@@ -72,23 +70,5 @@ fn case(seed: u64) -> Vec<Step> {
 
 #[test]
 fn random_hyperloglogs_have_the_same_bytes() {
-    let Some(peers) = Peers::start() else { return };
-    let cases = std::env::var("CORELANE_DIFF_CASES").map_or(CASES, |text| text.parse().expect("a number"));
-    for seed in 0..cases {
-        let steps = case(seed);
-        let began = Instant::now();
-        let proto = 2 + (seed % 2) as u8;
-        let theirs = peers::run(&peers.valkey, proto, Pace::Pipelined, &steps);
-        for server in &peers.ours {
-            let ours = peers::run(server, proto, Pace::Pipelined, &steps);
-            let found = peers::mismatches(&steps, &ours, &theirs, began);
-            assert!(
-                found.is_empty(),
-                "case {seed}, {}: {} differences: {}",
-                server.name,
-                found.len(),
-                found[0]
-            );
-        }
-    }
+    peers::same_cases(CASES, case);
 }

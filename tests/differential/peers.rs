@@ -122,6 +122,22 @@ fn array_reply(elements: &[Value]) -> Vec<u8> {
     raw
 }
 
+/// Runs so many cases, pipelined, in RESP2 and RESP3 by turns: `steps_of` makes one from its number. Panics at the first that differs.
+pub(crate) fn same_cases(cases: u64, steps_of: impl Fn(u64) -> Vec<Step>) {
+    let Some(peers) = Peers::start() else { return };
+    for seed in 0..std::env::var("CORELANE_DIFF_CASES").map_or(cases, |text| text.parse().expect("a number"))
+    {
+        let (steps, began, proto) = (steps_of(seed), Instant::now(), 2 + (seed % 2) as u8);
+        let theirs = run(&peers.valkey, proto, Pace::Pipelined, &steps);
+        for server in &peers.ours {
+            let ours = run(server, proto, Pace::Pipelined, &steps);
+            let found = mismatches(&steps, &ours, &theirs, began);
+            let first = found.first().map_or("", |text| text.as_str());
+            assert!(found.is_empty(), "case {seed}, {}: {} differences: {first}", server.name, found.len());
+        }
+    }
+}
+
 /// All differences between what `ours` and `theirs` answered; `began` is when the first of the two runs did.
 pub(crate) fn mismatches(
     steps: &[Step],

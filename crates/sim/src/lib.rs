@@ -7,6 +7,7 @@
 
 mod check;
 mod clients;
+mod links;
 mod model;
 pub mod pubsub;
 mod workload;

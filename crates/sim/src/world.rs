@@ -2,10 +2,10 @@
 
 use crate::check::Violation;
 use crate::clients::Client;
+use crate::links::Links;
 use crate::workload::{Keys, Operation, Profile, Workload};
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, Settings, ShardId, Ticks};
+use corelane_engine::{Faults, Node, NodeConfig, Peer, Rng, Settings, ShardId, Ticks};
 use corelane_resp::{Frame, encode_command};
-use std::collections::VecDeque;
 use std::fmt;
 
 /// Background turns in which nothing happens, after which a run is over.
@@ -119,8 +119,7 @@ enum Wanted {
 
 struct World {
     nodes: Vec<Node>,
-    /// Batches on their way, by `from * shards + to`.
-    links: Vec<VecDeque<Box<Batch>>>,
+    links: Links,
     clients: Vec<Client>,
     workload: Workload,
     rng: Rng,
@@ -182,7 +181,7 @@ impl World {
         let shards = usize::from(options.shards);
         let mut world = Self {
             nodes,
-            links: (0..shards * shards).map(|_| VecDeque::new()).collect(),
+            links: Links::new(shards),
             clients: Vec::new(),
             workload: Workload::new(options.keys, options.profile),
             rng: Rng::new(options.seed),
@@ -293,12 +292,12 @@ impl World {
         match self.pick(8) {
             0 | 1 => self.send_some(),
             2..=5 => self.deliver_one(),
-            6 => self.flush_outboxes(),
+            6 => self.take_outboxes(),
             _ => {
                 let node = self.pick(self.nodes.len());
                 let now = self.now();
                 self.nodes[node].tick(now);
-                self.collect(node) | self.flush_outboxes()
+                self.collect(node) | self.take_outboxes()
             }
         }
     }
@@ -386,36 +385,15 @@ impl World {
         self.collect(shard);
     }
 
-    /// The oldest batch of a random pair of shards arrives.
     fn deliver_one(&mut self) -> bool {
-        let busy: Vec<usize> = (0..self.links.len()).filter(|link| !self.links[*link].is_empty()).collect();
-        if busy.is_empty() {
-            return false;
-        }
-        let link = busy[self.pick(busy.len())];
-        let Some(batch) = self.links[link].pop_front() else { return false };
-        let (from, to) = (link / self.nodes.len(), link % self.nodes.len());
         let now = self.now();
-        self.nodes[to].receive(ShardId(from as u16), batch, now);
-        self.collect(to);
+        let Some(node) = self.links.deliver_one(&mut self.nodes, &mut self.rng, now) else { return false };
+        self.collect(node);
         true
     }
 
-    /// Some nodes end their turn: what they have for others goes on its way.
-    fn flush_outboxes(&mut self) -> bool {
-        let shards = self.nodes.len();
-        let mut moved = false;
-        for link in 0..shards * shards {
-            let (from, to) = (link / shards, link % shards);
-            if from != to
-                && !self.rng.next().is_multiple_of(4)
-                && let Some(batch) = self.nodes[from].take_outbox(ShardId(to as u16))
-            {
-                self.links[link].push_back(batch);
-                moved = true;
-            }
-        }
-        moved
+    fn take_outboxes(&mut self) -> bool {
+        self.links.take_outboxes(&mut self.nodes, &mut self.rng)
     }
 
     /// Takes output of a node's sessions to their clients, and looks who waits there.

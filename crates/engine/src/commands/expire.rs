@@ -1,5 +1,6 @@
 //! Deadlines: EXPIRE and its kin set them, TTL and its kin tell them, PERSIST takes them away.
 
+use super::deadline::{Condition, Form};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
@@ -113,74 +114,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// How one of the four commands states a deadline.
-struct Form {
-    name: &'static str,
-    unit_ms: i64,
-    /// From now on, not from 1970 on.
-    relative: bool,
-}
-
-impl Form {
-    /// The deadline in Unix milliseconds; negative ones are in the past like others.
-    fn deadline(&self, number: i64, now: Millis) -> Result<i64, Error> {
-        let base = if self.relative { now as i64 } else { 0 };
-        number
-            .checked_mul(self.unit_ms)
-            .and_then(|span| span.checked_add(base))
-            .ok_or(Error::InvalidExpire(self.name.into()))
-    }
-}
-
-/// Under which condition a deadline is set.
-#[derive(Default)]
-struct Condition {
-    /// Only where there is none.
-    nx: bool,
-    /// Only where there is one.
-    xx: bool,
-    /// Only a later one; none is the latest.
-    gt: bool,
-    /// Only an earlier one; none is the latest.
-    lt: bool,
-}
-
-impl Condition {
-    fn parse(args: Args<'_>) -> Result<Self, Error> {
-        let mut condition = Self::default();
-        for option in args.iter_from(3) {
-            let flag = match option.to_ascii_lowercase().as_slice() {
-                b"nx" => &mut condition.nx,
-                b"xx" => &mut condition.xx,
-                b"gt" => &mut condition.gt,
-                b"lt" => &mut condition.lt,
-                _ => return Err(Error::echo("ERR Unsupported option ", option, "")),
-            };
-            *flag = true;
-        }
-        if condition.nx && (condition.xx || condition.gt || condition.lt) {
-            return Err(Error::text("ERR NX and XX, GT or LT options at the same time are not compatible"));
-        }
-        if condition.gt && condition.lt {
-            return Err(Error::text("ERR GT and LT options at the same time are not compatible"));
-        }
-        Ok(condition)
-    }
-
-    const fn is_none(&self) -> bool {
-        !(self.nx || self.xx || self.gt || self.lt)
-    }
-
-    fn allows(&self, old: Option<Millis>, new: i64) -> bool {
-        match old.map(|old| old as i64) {
-            None => !self.xx && !self.gt,
-            Some(old) => !self.nx && (!self.gt || new > old) && (!self.lt || new < old),
-        }
-    }
-}
-
 fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> Result<Flow, Error> {
-    let condition = Condition::parse(args)?;
+    let condition = Condition::parse(args, args.len())?;
     let deadline = form.deadline(args.int(2)?, ctx.now)?;
     let key = ctx.key(args.at(1));
     let allowed =

@@ -1,5 +1,6 @@
 //! Deadlines of fields of hashes: HEXPIRE and its kin set them, HTTL and its kin tell them, HPERSIST takes them away.
 
+use super::deadline::{Condition, Form};
 use super::hash::tell;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
@@ -132,72 +133,6 @@ pub(super) fn first_field(args: Args<'_>, at: usize, per_field: usize) -> Result
     if fits { Ok(first) } else { Err(count_error()) }
 }
 
-/// How a command states a deadline.
-#[derive(Clone, Copy)]
-pub(super) struct Form {
-    pub(super) name: &'static str,
-    pub(super) unit_ms: i64,
-    /// From now on, not from 1970 on.
-    pub(super) relative: bool,
-}
-
-impl Form {
-    /// The deadline in Unix milliseconds.
-    pub(super) fn deadline(self, args: Args<'_>, idx: usize, now: Millis) -> Result<Millis, Error> {
-        let number = args.int(idx)?;
-        let base = if self.relative { now as i64 } else { 0 };
-        let at = (number >= 0)
-            .then(|| number.checked_mul(self.unit_ms)?.checked_add(base))
-            .flatten()
-            .ok_or(Error::InvalidExpire(self.name.into()))?;
-        Ok(at as Millis)
-    }
-}
-
-/// Under which condition a deadline is set.
-#[derive(Default)]
-struct Condition {
-    /// Only where there is none.
-    nx: bool,
-    /// Only where there is one.
-    xx: bool,
-    /// Only a later one; none is the latest.
-    gt: bool,
-    /// Only an earlier one; none is the latest.
-    lt: bool,
-}
-
-impl Condition {
-    fn parse(args: Args<'_>, end: usize) -> Result<Self, Error> {
-        let mut condition = Self::default();
-        for idx in 3..end {
-            let option = args.at(idx);
-            let flag = match option.to_ascii_lowercase().as_slice() {
-                b"nx" => &mut condition.nx,
-                b"xx" => &mut condition.xx,
-                b"gt" => &mut condition.gt,
-                b"lt" => &mut condition.lt,
-                _ => return Err(Error::echo("ERR Unsupported option ", option, "")),
-            };
-            *flag = true;
-        }
-        if condition.nx && (condition.xx || condition.gt || condition.lt) {
-            return Err(Error::text("ERR NX and XX, GT or LT options at the same time are not compatible"));
-        }
-        if condition.gt && condition.lt {
-            return Err(Error::text("ERR GT and LT options at the same time are not compatible"));
-        }
-        Ok(condition)
-    }
-
-    const fn allows(&self, old: Option<Millis>, new: Millis) -> bool {
-        match old {
-            None => !self.xx && !self.gt,
-            Some(old) => !self.nx && (!self.gt || new > old) && (!self.lt || new < old),
-        }
-    }
-}
-
 const MISSING: i64 = -2;
 const NEVER: i64 = -1;
 const REFUSED: i64 = 0;
@@ -217,7 +152,7 @@ fn set_deadlines(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: For
     let end = fields_at(args, 3)?;
     let condition = Condition::parse(args, end)?;
     let first = first_field(args, end, 1)?;
-    let at = form.deadline(args, 2, ctx.now)?;
+    let at = form.deadline_of_field(args.int(2)?, ctx.now)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
     let (mut set, mut removed) = (false, false);
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {
@@ -226,7 +161,7 @@ fn set_deadlines(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: For
             let present = hash.as_ref();
             let result = if present.get(field).is_none() {
                 MISSING
-            } else if !condition.allows(present.deadline(field), at) {
+            } else if !condition.allows(present.deadline(field), at as i64) {
                 REFUSED
             } else if set_or_remove(hash, field, at, now, seed) {
                 REMOVED

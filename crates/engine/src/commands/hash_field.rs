@@ -1,8 +1,9 @@
 //! Fields of hashes read or set together with their deadlines, or read and removed: HGETEX, HSETEX, HGETDEL.
 
+use super::deadline::Form;
 use super::element::write_optional;
 use super::hash::tell;
-use super::hash_deadline::{Form, PER_FIELD, fields_at, first_field, set_or_remove};
+use super::hash_deadline::{PER_FIELD, fields_at, first_field, set_or_remove};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
@@ -140,7 +141,7 @@ impl Options {
 
     fn deadline(&self, args: Args<'_>, now: Millis) -> Result<Option<Millis>, Error> {
         match self.then {
-            Then::At(idx, form) => form.deadline(args, idx, now).map(Some),
+            Then::At(idx, form) => form.deadline_of_field(args.int(idx)?, now).map(Some),
             _ => Ok(None),
         }
     }

@@ -18,6 +18,7 @@ mod commandlog;
 mod config;
 mod connection;
 mod database;
+mod deadline;
 mod debug;
 mod dump;
 mod element;

@@ -10,7 +10,8 @@ mod tests;
 
 pub use check::check;
 
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId, Ticks};
+use crate::links::Links;
+use corelane_engine::{Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId, Ticks};
 use corelane_resp::{Frame, decode, encode_command};
 use std::collections::VecDeque;
 
@@ -93,7 +94,7 @@ struct Client {
 
 struct World {
     nodes: Vec<Node>,
-    links: Vec<VecDeque<Box<Batch>>>,
+    links: Links,
     clients: Vec<Client>,
     log: Log,
     rng: Rng,
@@ -150,7 +151,7 @@ impl World {
         });
         let clients: Vec<Client> = clients.collect();
         let log = Log { seed, clients: vec![Vec::new(); clients.len()] };
-        let links = (0..usize::from(shards).pow(2)).map(|_| VecDeque::new()).collect();
+        let links = Links::new(usize::from(shards));
         Self { nodes, links, clients, log, rng, step: 1, payloads: 0 }
     }
 
@@ -168,12 +169,12 @@ impl World {
         match self.pick(8) {
             0 | 1 => self.send_some(),
             2..=5 => self.deliver_one(),
-            6 => self.flush_outboxes(),
+            6 => self.take_outboxes(),
             _ => {
                 let (node, now) = (self.pick(self.nodes.len()), self.now());
                 self.nodes[node].tick(now);
                 self.collect(node);
-                self.flush_outboxes()
+                self.take_outboxes()
             }
         }
     }
@@ -232,32 +233,15 @@ impl World {
         self.log.clients[idx].push(Seen { step: self.step, what });
     }
 
-    /// The oldest batch of a random pair of shards arrives.
     fn deliver_one(&mut self) -> bool {
-        let busy: Vec<usize> = (0..self.links.len()).filter(|link| !self.links[*link].is_empty()).collect();
-        let Some(link) = (!busy.is_empty()).then(|| busy[self.pick(busy.len())]) else { return false };
-        let Some(batch) = self.links[link].pop_front() else { return false };
-        let (from, to, now) = (link / self.nodes.len(), link % self.nodes.len(), self.now());
-        self.nodes[to].receive(ShardId(from as u16), batch, now);
-        self.collect(to);
+        let now = self.now();
+        let Some(node) = self.links.deliver_one(&mut self.nodes, &mut self.rng, now) else { return false };
+        self.collect(node);
         true
     }
 
-    /// Some nodes end their turn: what they have for others goes on its way.
-    fn flush_outboxes(&mut self) -> bool {
-        let shards = self.nodes.len();
-        let mut moved = false;
-        for link in 0..shards * shards {
-            let (from, to) = (link / shards, link % shards);
-            if from != to
-                && !self.rng.next().is_multiple_of(4)
-                && let Some(batch) = self.nodes[from].take_outbox(ShardId(to as u16))
-            {
-                self.links[link].push_back(batch);
-                moved = true;
-            }
-        }
-        moved
+    fn take_outboxes(&mut self) -> bool {
+        self.links.take_outboxes(&mut self.nodes, &mut self.rng)
     }
 
     /// Takes output of a node's sessions to their clients.
