@@ -6,6 +6,8 @@ use crate::common::random::Random;
 use crate::common::words;
 
 const WORLDS: u64 = 12;
+/// Worlds that once differed: 3722 has members of equal distance in a part of the order whose pivots are all bad.
+const DIFFERED: &[u64] = &[3722];
 const PLACES: usize = 400;
 const SEARCHES: usize = 150;
 
@@ -104,5 +106,5 @@ fn world(seed: u64) -> Vec<Step> {
 
 #[test]
 fn random_areas_have_the_same_members_in_the_same_order() {
-    peers::same_cases(WORLDS, world);
+    peers::same_cases(DIFFERED, WORLDS, world);
 }

@@ -68,7 +68,7 @@ const GRAMMAR: &[&str] = &[
     "LLEN @k",
     "LRANGE @k @i @i",
     "LINDEX @k @i",
-    "LSET @k @i @v",
+    "LSET @k @j @v",
     "LINSERT @k [BEFORE|AFTER] @v @v",
     "LREM @k @i @v",
     "LTRIM @k @i @i",
@@ -259,6 +259,8 @@ const MEMBERS: &[&str] = &[
     "a member that is longer than those which lie in a small sorted set: 64",
 ];
 const INDEXES: &[&str] = &["0", "1", "2", "5", "-1", "-2", "-5", "100", "-100", "9223372036854775807", "x"];
+/// The same without what has more than 32 bits, of which Valkey's LSET looks at the lower ones.
+const SHORT_INDEXES: &[&str] = &["0", "1", "2", "5", "-1", "-2", "-5", "100", "-100", "x"];
 const OFFSETS: &[&str] = &["0", "1", "5", "20", "300", "-1", "536870912", "x"];
 const PATTERNS: &[&str] = &["*", "a*", "?", "{t}*", "*[12]", "[^a]*", "key:?", "nope", "", "[", "\\a"];
 const TYPES: &[&str] = &["string", "STRING", "list", "hash", "nosuch"];
@@ -352,6 +354,7 @@ impl Draw<'_> {
             "y" => degrees(random, 86.0),
             "l" => text(random, LENGTHS),
             "i" => text(random, INDEXES),
+            "j" => text(random, SHORT_INDEXES),
             "o" => text(random, OFFSETS),
             "p" => text(random, PATTERNS),
             "t" => text(random, TYPES),

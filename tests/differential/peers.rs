@@ -1,6 +1,7 @@
 //! The servers a comparison runs over, and the running of one case on one of them.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::client::{Client, Outcome};
@@ -122,11 +123,14 @@ fn array_reply(elements: &[Value]) -> Vec<u8> {
     raw
 }
 
-/// Runs so many cases, pipelined, in RESP2 and RESP3 by turns: `steps_of` makes one from its number. Panics at the first that differs.
-pub(crate) fn same_cases(cases: u64, steps_of: impl Fn(u64) -> Vec<Step>) {
+/// Runs these cases and as many others, pipelined, in RESP2 and RESP3 by turns: `steps_of` makes one from its number. Panics at
+/// the first that differs. `CORELANE_DIFF_SEED` is the number of the first of the others.
+pub(crate) fn same_cases(pinned: &[u64], cases: u64, steps_of: impl Fn(u64) -> Vec<Step>) {
     let Some(peers) = Peers::start() else { return };
-    for seed in 0..std::env::var("CORELANE_DIFF_CASES").map_or(cases, |text| text.parse().expect("a number"))
-    {
+    let number = |name, default| env::var(name).map_or(default, |text| text.parse().expect(name));
+    let first = number("CORELANE_DIFF_SEED", 0);
+    let others = first..first + number("CORELANE_DIFF_CASES", cases);
+    for seed in pinned.iter().copied().chain(others) {
         let (steps, began, proto) = (steps_of(seed), Instant::now(), 2 + (seed % 2) as u8);
         let theirs = run(&peers.valkey, proto, Pace::Pipelined, &steps);
         for server in &peers.ours {
@@ -145,19 +149,21 @@ pub(crate) fn mismatches(
     theirs: &[Outcome],
     began: Instant,
 ) -> Vec<String> {
-    mismatches_by(steps, ours, theirs, began, compare::same)
+    mismatches_by(steps, ours, theirs, began, |at, slack_ms| {
+        compare::same(&steps[at].1, &ours[at], &theirs[at], slack_ms)
+    })
 }
 
-/// The same by another measure of equality.
+/// The same by another measure of equality, which is given the number of a step and the milliseconds that times may differ by.
 pub(crate) fn mismatches_by(
     steps: &[Step],
     ours: &[Outcome],
     theirs: &[Outcome],
     began: Instant,
-    same: impl Fn(&[Vec<u8>], &Outcome, &Outcome, i64) -> bool,
+    same: impl Fn(usize, i64) -> bool,
 ) -> Vec<String> {
     let slack_ms = 20 + began.elapsed().as_millis() as i64;
-    let differs = |at: &usize| !same(&steps[*at].1, &ours[*at], &theirs[*at], slack_ms);
+    let differs = |at: &usize| !same(*at, slack_ms);
     let describe = |at: usize| {
         let line = words::print(&steps[at].1);
         format!("> {line}\n  ours:   {}\n  Valkey: {}", show(&ours[at]), show(&theirs[at]))

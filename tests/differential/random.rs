@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::grammar;
 use super::peers::{self, Pace, Peers, Step};
 use super::shrink;
+use crate::common::client::Outcome;
 use crate::common::compare;
 use crate::common::random::Random;
 use crate::common::server::Server;
@@ -61,10 +62,34 @@ fn sequence(seed: u64, pace: Pace) -> Vec<Command> {
     // EXEC's replies are compared as one.
     let queues = commands.iter().any(|command| words::name(command) == "MULTI");
     let fits = |command: &Command| {
-        let scans = pace == Pace::Pipelined && words::name(command) == "SCAN";
-        !scans && (!queues || compare::is_exact(command))
+        // A pipeline does not follow a cursor.
+        let scans = ["SCAN", "SSCAN"].contains(&words::name(command).as_str());
+        !(scans && pace == Pace::Pipelined) && (!queues || is_exact(command))
     };
     commands.into_iter().filter(fits).collect()
+}
+
+fn is_exact(command: &Command) -> bool {
+    compare::is_exact(command) && words::name(command) != "SSCAN"
+}
+
+/// All differences, where sets may be large: the order of such a set's members is no promise, nor what a cursor leads to that
+/// nobody gave.
+fn mismatches(steps: &[Step], ours: &[Outcome], theirs: &[Outcome], began: Instant) -> Vec<String> {
+    peers::mismatches_by(steps, ours, theirs, began, |at, slack_ms| {
+        let command = &steps[at].1;
+        compare::same(command, &ours[at], &theirs[at], slack_ms)
+            || words::name(command) == "SSCAN" && same_scan(command, &ours[at], &theirs[at])
+    })
+}
+
+fn same_scan(command: &Command, ours: &Outcome, theirs: &Outcome) -> bool {
+    let elements = |outcome: &Outcome| {
+        let reply = outcome.value().filter(|value| !value.is_error())?.items();
+        let given = command.get(2).is_none_or(|cursor| cursor == b"0");
+        Some(if given { (reply[0].text(), compare::sorted(&reply[1])) } else { Default::default() })
+    };
+    elements(ours).is_some_and(|ours| Some(ours) == elements(theirs))
 }
 
 fn compare(peers: &Peers, proto: u8, pace: Pace, seed: u64, commands: &[Command]) {
@@ -73,7 +98,7 @@ fn compare(peers: &Peers, proto: u8, pace: Pace, seed: u64, commands: &[Command]
     let theirs = peers::run(&peers.valkey, proto, pace, &steps);
     for server in &peers.ours {
         let ours = peers::run(server, proto, pace, &steps);
-        if let Some(first) = peers::mismatches(&steps, &ours, &theirs, began).first() {
+        if let Some(first) = mismatches(&steps, &ours, &theirs, began).first() {
             let fails = |commands: &[Command]| {
                 let found = difference(server, &peers.valkey, proto, pace, commands);
                 found.is_some_and(|found| same_question(&found, first))
@@ -103,7 +128,7 @@ fn difference(ours: &Server, valkey: &Server, proto: u8, pace: Pace, commands: &
     let began = Instant::now();
     let theirs = peers::run(valkey, proto, pace, &steps);
     let replies = peers::run(ours, proto, pace, &steps);
-    peers::mismatches(&steps, &replies, &theirs, began).into_iter().next()
+    mismatches(&steps, &replies, &theirs, began).into_iter().next()
 }
 
 /// The commands, followed by questions that show the whole state they leave.

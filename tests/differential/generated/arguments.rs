@@ -82,6 +82,11 @@ pub(super) fn lexical_keys() -> impl Iterator<Item = &'static [u8]> {
     LEXICAL.into_iter()
 }
 
+/// Whether a key holds a set at first.
+pub(super) fn holds_set(key: &[u8]) -> bool {
+    KEYS.iter().any(|(group, keys)| *group == "set" && keys.contains(&key))
+}
+
 /// Numbers that decide what is made, the plainest by 0: so a shrunk case is a plain one.
 #[derive(Debug)]
 pub(super) struct Choices<'a> {

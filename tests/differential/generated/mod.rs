@@ -171,9 +171,17 @@ fn commands(table: &Table, number: Option<usize>, tapes: &[Vec<u16>], in_transac
     made.filter(|command| !in_transaction || is_exact(command)).collect()
 }
 
+/// Whether it may keep the order of its source.
+fn sorts_by(command: &Command) -> bool {
+    words::name(command).starts_with(table::SORTS)
+        && command.iter().any(|word| word.eq_ignore_ascii_case(b"BY"))
+}
+
 fn is_exact(command: &Command) -> bool {
     let name = words::name(command);
     let loose = [UNORDERED, PAIRED, SCANS, TIMES, RANDOM].iter().any(|names| names.contains(&name.as_str()));
+    // EXEC's replies are compared as one, and nobody asks for the form of a source in between.
+    let loose = loose || sorts_by(command) && arguments::holds_set(&command[1]);
     compare::is_exact(command) && !loose
 }
 
@@ -187,6 +195,14 @@ impl Recipe {
         if self.in_transaction {
             run.insert(0, words::parse("MULTI"));
             run.push(words::parse("EXEC"));
+        } else {
+            // Whether the source has an order has to be known where it may show.
+            let with_form = |command: Command| {
+                let form = (sorts_by(&command) && command.len() > 1)
+                    .then(|| vec![b"OBJECT".to_vec(), b"ENCODING".to_vec(), command[1].clone()]);
+                form.into_iter().chain([command])
+            };
+            run = run.into_iter().flat_map(with_form).collect();
         }
         let mut look = vec![words::parse("SELECT 0"), words::parse("KEYS *")];
         for key in arguments::keys().chain(arguments::lexical_keys()) {
@@ -231,7 +247,15 @@ fn first_difference(
     began: Instant,
 ) -> Option<String> {
     let steps: Vec<Step> = phases.iter().flat_map(|(_, steps)| steps.clone()).collect();
-    let found = peers::mismatches_by(&steps, ours, theirs, began, same);
+    let found = peers::mismatches_by(&steps, ours, theirs, began, |at, slack_ms| {
+        let command = &steps[at].1;
+        let is_large_set = |at: usize| {
+            let form = theirs[at].value().filter(|value| matches!(value, Value::Bulk(_)));
+            form.is_some_and(|form| form.text() == "hashtable")
+        };
+        same(command, &ours[at], &theirs[at], slack_ms)
+            || sorts_by(command) && is_large_set(at - 1) && same_unsorted(command, &ours[at], &theirs[at])
+    });
     found.into_iter().next().map(|text| format!("{}: {text}", server.name))
 }
 
@@ -279,6 +303,17 @@ fn same(command: &[Vec<u8>], ours: &Outcome, theirs: &Outcome, slack_ms: i64) ->
     };
     ours.len() == theirs.len()
         && (RANDOM.contains(&name) || (TIMES.contains(&name) && ours.iter().zip(theirs).all(close)))
+}
+
+/// Whether SORT's replies are equal but for the order of a source that has none: LIMIT then makes a choice.
+fn same_unsorted(command: &Command, ours: &Outcome, theirs: &Outcome) -> bool {
+    let is_limited = command.iter().any(|word| word.eq_ignore_ascii_case(b"LIMIT"));
+    let elements = |outcome: &Outcome| match outcome.value() {
+        Some(reply @ Value::Array(_)) if is_limited => Some(vec![Value::Null; reply.items().len()]),
+        Some(reply @ Value::Array(_)) => Some(compare::sorted(&reply)),
+        _ => None,
+    };
+    elements(ours).is_some_and(|ours| Some(ours) == elements(theirs))
 }
 
 /// A failing case with fewer and plainer commands, as text with what differs.

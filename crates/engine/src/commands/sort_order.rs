@@ -3,7 +3,8 @@
 //! Numbers that are equal are ordered by their elements, so there is one right order. Elements whose texts to sort by are equal
 //! keep the order of their source, as in Valkey, except where LIMIT has only a part sorted that BY orders: then Valkey's
 //! algorithm shows, which is the quicksort of Bentley and McIlroy ("Engineering a Sort Function", 1993) without the parts that are
-//! not asked for, and ours is that, too.
+//! not asked for, and ours is that, too. Only where its pivots of many items go bad again and again, so that it would take quadratic
+//! time, ours goes on with another algorithm, and equal ones may come in another order.
 
 use crate::errors::{Error, echoed};
 use std::cmp::Ordering;
@@ -93,7 +94,7 @@ pub(super) fn arrange<T: AsRef<[u8]>>(
 /// of them, a quicksort for a part.
 pub(super) fn order_part(items: &mut [u32], range: Range<usize>, compare: impl Fn(&u32, &u32) -> Ordering) {
     if range.len() < items.len() {
-        let depth = 2 * items.len().checked_ilog2().unwrap_or(0);
+        let depth = DEPTH_MAX + 2 * items.len().checked_ilog2().unwrap_or(0);
         quicksort_part(items, 0, &range, depth, &compare);
     } else {
         items.sort_by(compare);
@@ -119,9 +120,14 @@ fn sort_part(items: &mut [u32], range: Range<usize>, compare: impl Fn(&u32, &u32
 const INSERTION_END: usize = 7;
 /// From this many on the pivot is a median of medians.
 const NINTHER_MIN: usize = 41;
+/// Levels that there may be beyond twice the logarithm of the count. Members of an area come in runs that rise and fall, of which
+/// the pivots are bad ones more often than those of random items.
+const DEPTH_MAX: u32 = 64;
+/// So few items are sorted by the quicksort however deep it gets: at worst by a quarter of the square of comparisons.
+const QUADRATIC_MAX: usize = 512;
 
-/// The same where items may be equal. They begin at place `at` of all. Deeper than `depth` levels, which only a text made for
-/// that comes to, the rest is merged instead.
+/// The same where items may be equal. They begin at place `at` of all. Deeper than `depth` levels what is still large is
+/// merged instead.
 fn quicksort_part(
     items: &mut [u32],
     at: usize,
@@ -140,18 +146,19 @@ fn quicksort_part(
         }
         return;
     }
-    if depth == 0 {
+    if depth == 0 && len > QUADRATIC_MAX {
         return items.sort_by(compare);
     }
+    let depth = depth.saturating_sub(1);
     items.swap(0, pivot(items, compare));
     let (less, greater) = partition(items, compare);
     let wanted =
         |start: usize, len: usize| len > 1 && at + start < range.end && at + start + len > range.start;
     if wanted(0, less) {
-        quicksort_part(&mut items[..less], at, range, depth - 1, compare);
+        quicksort_part(&mut items[..less], at, range, depth, compare);
     }
     if wanted(len - greater, greater) {
-        quicksort_part(&mut items[len - greater..], at + len - greater, range, depth - 1, compare);
+        quicksort_part(&mut items[len - greater..], at + len - greater, range, depth, compare);
     }
 }
 

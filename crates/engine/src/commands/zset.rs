@@ -115,8 +115,10 @@ pub(super) struct Add {
 }
 
 impl Add {
-    fn parse(args: Args<'_>) -> Result<Self, Error> {
-        let mut add = Self { at: 2, ..Self::default() };
+    /// ZADD's and ZINCRBY's words; the latter, like Valkey's, takes the option words for options, too, which leaves no pair of
+    /// score and member behind them. `increment` is whether the command by itself says INCR.
+    fn parse(args: Args<'_>, increment: bool) -> Result<Self, Error> {
+        let mut add = Self { at: 2, increment, ..Self::default() };
         while add.at < args.len() {
             let option = match () {
                 () if args.is(add.at, "NX") => &mut add.only_new,
@@ -203,11 +205,11 @@ impl Applied {
 }
 
 fn zadd(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    add(ctx, args, Add::parse(args)?, reply)
+    add(ctx, args, Add::parse(args, false)?, reply)
 }
 
 fn zincrby(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    add(ctx, args, Add { increment: true, at: 2, ..Add::default() }, reply)
+    add(ctx, args, Add::parse(args, true)?, reply)
 }
 
 fn add(ctx: &mut Ctx<'_>, args: Args<'_>, add: Add, reply: &mut Reply) -> Result<Flow, Error> {
