@@ -230,6 +230,45 @@ fn moves_chain_from_shard_to_shard() {
     }
 }
 
+/// Keys enough for source and destination to be on one shard and on different ones; the destination missing, or of another type
+/// when the client has begun to wait.
+#[test]
+fn what_is_stored_serves_wherever_its_source_is() {
+    const KEYS: usize = 6;
+    let stores = [
+        ("BLPOP d{n} e{n} 0", "SORT s DESC STORE d{n}", "3"),
+        ("BRPOP e{n} d{n} 0", "SORT s BY w* GET # STORE d{n}", "1"),
+        ("BZPOPMAX d{n} e{n} 0", "ZUNIONSTORE d{n} 2 s z", "y"),
+        ("BZPOPMIN d{n} 0", "ZRANGESTORE d{n} z 1 1", "y"),
+        ("BZPOPMIN e{n} d{n} 0", "GEORADIUS z 0 0 20000 km STORE d{n}", "x"),
+    ];
+    for shards in SHARD_COUNTS {
+        let server = Server::ours(shards);
+        let (mut admin, mut client) = (server.client(), server.client());
+        admin.check("SADD s 1 2 3", ":3\r\n");
+        admin.check("MSET w1 30 w2 20 w3 10", "+OK\r\n");
+        admin.check("ZADD z 5 x 6 y", ":2\r\n");
+        for (waits, stores, expected) in stores {
+            for n in 0..2 * KEYS {
+                let [waits, stores] = [waits, stores].map(|line| line.replace("{n}", &(n / 2).to_string()));
+                send(&mut client, &waits);
+                await_blocked(&mut admin, 1);
+                if n % 2 == 1 {
+                    admin.check(&format!("SET d{} x", n / 2), "+OK\r\n");
+                }
+                assert!(admin.run(&stores).int() > 0, "{stores}");
+                let served = texts(&client.read());
+                assert_eq!(
+                    served[..2],
+                    [format!("d{}", n / 2), expected.to_owned()],
+                    "{stores}, {shards} shards"
+                );
+                admin.run(&format!("DEL d{}", n / 2));
+            }
+        }
+    }
+}
+
 /// What a client receives by a command until that is answered with nothing.
 fn consume(mut client: Client, line: &str) -> Vec<String> {
     let mut received = Vec::new();
