@@ -154,6 +154,7 @@ fn no_io_uring() {
             "of memory may be locked and corelane needs 512: raise the limit",
         ),
         (libc::SYS_io_uring_register, libc::EPERM, "io_uring is forbidden for this process"),
+        (libc::SYS_io_uring_enter, libc::EPERM, "io_uring is forbidden for this process"),
     ];
     for (call, errno, sentence) in table {
         let mut command = ours(server::free_port(), &[]);

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod contained;
 mod doctor;
 mod failures;
 mod placing;

@@ -202,7 +202,7 @@ pub fn check_kernel(release: &str) -> Result<(), PreflightError> {
 /// # Errors
 /// What is missing or forbids it.
 pub fn check_io_uring() -> Result<(), PreflightError> {
-    let ring: IoUring = IoUring::builder()
+    let mut ring: IoUring = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
@@ -212,6 +212,11 @@ pub fn check_io_uring() -> Result<(), PreflightError> {
         .map_err(|error| setup_error(&error, disabled_sysctl()))?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe).map_err(|error| setup_error(&error, disabled_sysctl()))?;
+    // The third system call: a profile may allow the other two alone.
+    // SAFETY: the operation refers to no memory.
+    let pushed = unsafe { ring.submission().push(&opcode::Nop::new().build()) };
+    debug_assert!(pushed.is_ok(), "a fresh ring has room");
+    ring.submit().map_err(|error| setup_error(&error, disabled_sysctl()))?;
     // The multishot forms and the provided-buffer ring have no bit of their own; the kernel's version stands for them.
     let needed = [
         (opcode::AcceptMulti::CODE, "multishot accept"),
