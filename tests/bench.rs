@@ -218,6 +218,24 @@ fn keys_and_values_are_what_was_asked_for() {
     client.check("GET from:stdin", "$10\r\nsome words\r\n");
 }
 
+/// SET's request has 45 bytes here, and so has what is said before it: for a moment they were in the same buffer.
+#[test]
+fn requests_as_long_as_the_greeting_are_sent_all_the_same() {
+    let server = Server::ours(1);
+    let output = on(&server, "-n 100 -c 3 -3 --dbnum 2 -t set -q");
+    assert!(output.status.success(), "{}", text(&output));
+    let mut client = server.client();
+    client.check("DBSIZE", ":0\r\n");
+    client.check("SELECT 2", "+OK\r\n");
+    client.check("DBSIZE", ":1\r\n");
+    let password = "p".repeat(24);
+    client.check(&format!("CONFIG SET requirepass {password}"), "+OK\r\n");
+    let output = on(&server, &format!("-a {password} -n 100 -c 3 -t set -q"));
+    assert!(output.status.success(), "{}", text(&output));
+    client.check("SELECT 0", "+OK\r\n");
+    client.check("DBSIZE", ":1\r\n");
+}
+
 fn spawn(server: &Server, args: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_corelane"))
         .args(["bench", "-p", &server.port.to_string()])

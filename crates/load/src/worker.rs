@@ -48,6 +48,8 @@ struct Client {
     /// Replies to its greeting that are still to come.
     greeting: usize,
     greeted: bool,
+    /// What was sent last were requests, whose bytes can be used again.
+    prepared: bool,
     /// Replies to requests that are still to come.
     owed: usize,
     /// When those were sent, and whether they count.
@@ -448,6 +450,7 @@ impl Traffic for Worker<'_> {
 
     fn fill(&mut self, idx: usize, out: &mut Vec<u8>) -> usize {
         if self.clients[idx].greeting > 0 {
+            self.clients[idx].prepared = false;
             out.clear();
             out.extend_from_slice(&self.greeting.0);
             return out.len();
@@ -465,7 +468,9 @@ impl Traffic for Worker<'_> {
             count
         };
         if let Some((template, len)) = self.uniform {
-            if out.len() != len * self.plan.pipeline {
+            // A greeting may be as long as the requests are.
+            let prepared = std::mem::replace(&mut self.clients[idx].prepared, true);
+            if !prepared || out.len() != len * self.plan.pipeline {
                 out.clear();
                 (0..self.plan.pipeline).for_each(|_| template.write(out, &mut self.filling));
             } else {
