@@ -78,6 +78,28 @@ fn bad_flags_are_usage_errors() {
     assert!(text(&output).contains("may not use cpu 9999"), "{}", text(&output));
 }
 
+/// As with `| head -1`, it ends without a panic.
+#[test]
+fn it_ends_when_nobody_reads_what_it_prints() {
+    let server = Server::ours(1);
+    let address = format!("127.0.0.1:{}", server.port);
+    let (server_args, intrinsic): (&[&str], &[&str]) =
+        (&["--server", &address, "--history", "1"], &["--intrinsic", "600"]);
+    for args in [intrinsic, server_args] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+            .arg("latency")
+            .args(args)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("corelane runs");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("an exit");
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output));
+        assert_eq!(text(&output), "", "{args:?}");
+    }
+}
+
 #[test]
 fn a_thread_that_does_not_wait_is_watched() {
     let printed = text(&latency(&["--intrinsic", "1"]));
@@ -99,8 +121,16 @@ fn round_trips_are_measured_and_failures_told_at_once() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused).contains("the server refuses the password: WRONGPASS"), "{}", text(&refused));
 
+    let unasked = latency(&["--server", &address, "-D", "1"]);
+    assert_eq!(unasked.status.code(), Some(1));
+    assert!(text(&unasked).contains("NOAUTH"), "{}", text(&unasked));
+    let named = latency(&["--server", &address, "--user", "default", "--pass", "secret", "-D", "0.1"]);
+    assert!(named.status.success(), "{}", text(&named));
+
+    // A request a minute: the end is noticed in between.
+    let interval = "60000000";
     let child = Command::new(env!("CARGO_BIN_EXE_corelane"))
-        .args(["latency", "--server", &address, "--pass", "secret", "-q"])
+        .args(["latency", "--server", &address, "--pass", "secret", "-q", "-i", interval])
         .stderr(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()
@@ -112,7 +142,7 @@ fn round_trips_are_measured_and_failures_told_at_once() {
     let output = child.wait_with_output().expect("an exit");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
     assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
-    let output = latency(&["--server", &address]);
+    let output = latency(&["--server", &address, "--user", "default", "--pass", "secret"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("cannot connect to 127.0.0.1:"), "{}", text(&output));
 }

@@ -331,6 +331,13 @@ fn the_page_shows_figures_in_a_browser() {
         client.check(&format!("SET key:{key} x"), "+OK\r\n");
         client.run(&format!("GET key:{key}"));
     }
+    let (_, told) = page(port, "/metrics.json", "*/*");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    for shard in told["shards"].as_array().expect("shards") {
+        let counts = shard["command_ns"].as_array().expect("the times of its commands");
+        let calls: u64 = counts.iter().filter_map(serde_json::Value::as_u64).sum();
+        assert!(calls > 0, "{shard}");
+    }
     let (kind, html) = page(port, "/", "text/html");
     assert_eq!(kind, "text/html; charset=utf-8");
     assert!(!html.contains("https://") && !html.contains("http://"), "it loads nothing from elsewhere");
@@ -352,6 +359,7 @@ fn the_page_shows_figures_in_a_browser() {
         "<b>50</b>",
         "<b>100.0 %</b>",
         "Memory, used: ",
+        "<th scope=\"col\">command, 50 %</th><th scope=\"col\">99 %</th><th scope=\"col\">99.9 %</th>",
     ] {
         assert!(dom.contains(part), "{part} in {dom}");
     }

@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use common::server::{self, Server};
 
@@ -90,6 +91,34 @@ fn processor_time_is_told_per_shard() {
     assert!(grown.is_some(), "{before:?} {:?}", cpu_us());
 }
 
+/// A server may listen at more places than one, and its metrics are at a port, too.
+#[test]
+fn a_process_is_found_wherever_it_listens() {
+    if server::stand_in() {
+        return;
+    }
+    let metrics = server::free_port().to_string();
+    let server = Server::ours_with(1, &["--metrics-port", &metrics]);
+    let pid = server.pid().to_string();
+    assert!(good(&["-p", &pid]).starts_with("corelane "));
+    let dir = server::scratch_dir("stat-unix");
+    let socket = dir.join("socket");
+    let path = socket.to_str().expect("a path in UTF-8");
+    let hidden = Server::ours_with(1, &["--unixsocket", path]);
+    let mut client = hidden.client();
+    client.check("CONFIG SET requirepass secret", "+OK\r\n");
+    for args in [&["-p", &hidden.pid().to_string()][..], &["--unixsocket", path]] {
+        let refused = stat(args);
+        assert_eq!(refused.status.code(), Some(1));
+        assert!(text(&refused).contains("NOAUTH"), "{}", text(&refused));
+        assert!(good(&[args, &["--pass", "secret", "--user", "default"]].concat()).starts_with("corelane "));
+        let wrong = stat(&[args, &["--pass", "wrong"]].concat());
+        assert_eq!(wrong.status.code(), Some(1));
+        assert!(text(&wrong).contains("the server refuses the password: WRONGPASS"), "{}", text(&wrong));
+    }
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
 #[test]
 fn other_servers_are_shown_too() {
     let Some(valkey) = Server::valkey() else { return };
@@ -99,21 +128,25 @@ fn other_servers_are_shown_too() {
 
 #[test]
 fn watching_goes_on_until_the_server_is_gone() {
-    let mut server = Server::ours(2);
-    let child = Command::new(env!("CARGO_BIN_EXE_corelane"))
-        .args(["stat", "-s", "shard", "--watch", "0.1", "-h", &format!("127.0.0.1:{}", server.port)])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("corelane runs");
-    std::thread::sleep(std::time::Duration::from_millis(800));
-    server.signal("KILL");
-    server.await_exit(10_000).expect("an exit");
-    let output = child.wait_with_output().expect("an exit");
-    let printed = text(&output);
-    assert_eq!(output.status.code(), Some(1), "{printed}");
-    assert!(printed.matches("\nshards\n").count() > 1, "{printed}");
-    assert!(printed.ends_with("the server has closed the connection\n"), "{printed}");
+    for (interval, looks_min) in [("0.1", 2), ("60", 1)] {
+        let mut server = Server::ours(2);
+        let child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+            .args(["stat", "-s", "shard", "--watch", interval, "-h", &format!("127.0.0.1:{}", server.port)])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("corelane runs");
+        std::thread::sleep(Duration::from_millis(800));
+        server.signal("KILL");
+        server.await_exit(10_000).expect("an exit");
+        let ended = Instant::now();
+        let output = child.wait_with_output().expect("an exit");
+        assert!(ended.elapsed() < Duration::from_secs(1), "every {interval} s: {:?}", ended.elapsed());
+        let printed = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.matches("\nshards\n").count() >= looks_min, "{printed}");
+        assert!(printed.ends_with("the server has closed the connection\n"), "{printed}");
+    }
 }
 
 #[test]
@@ -127,8 +160,12 @@ fn failures_are_sentences() {
         assert!(text(&output).contains(sentence), "{args:?}: {}", text(&output));
     };
     fails(&["-h", &format!("127.0.0.1:{}", server::free_port())], 1, "cannot connect to 127.0.0.1:");
-    fails(&["-p", &std::process::id().to_string()], 1, "listens on no TCP port");
+    fails(&["-p", &std::process::id().to_string()], 1, "listens nowhere");
+    fails(&["-p", "4194305"], 1, "cannot look at the descriptors of process 4194305");
     fails(&["-s", "nothing"], 2, "invalid value 'nothing'");
+    fails(&["--watch", "0"], 2, "not a number of seconds above 0");
+    fails(&["--user", "somebody"], 2, "--pass <PASSWORD>");
+    fails(&["-p", "1", "-h", "localhost:1"], 2, "cannot be used with");
     fails(&["--unixsocket", path], 1, "cannot connect to ");
     fails(&["--unixsocket", path, "-c"], 1, "cannot see ");
     drop(UnixListener::bind(&socket).expect("a socket"));

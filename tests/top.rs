@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use common::server::{self, Server};
 
@@ -152,6 +153,51 @@ fn a_server_that_goes_away_ends_it_with_a_sentence() {
     terminal.await_screen("a refusal", |screen| {
         screen.contains("cannot connect to") && screen.contains("exit=1")
     });
+}
+
+#[test]
+fn between_two_looks_it_notices_too_that_the_server_is_gone() {
+    let mut server = Server::ours(1);
+    let Some(terminal) = Terminal::open(80, 24) else { return };
+    terminal.run(&format!("-h 127.0.0.1:{} -i 60", server.port));
+    terminal.await_text("q quit");
+    server.signal("KILL");
+    server.await_exit(10_000).expect("an exit");
+    let ended = Instant::now();
+    let screen = terminal.await_text("exit=1");
+    assert!(ended.elapsed() < Duration::from_secs(1), "{:?}", ended.elapsed());
+    assert!(screen.contains("the server has closed the connection"), "{screen}");
+}
+
+/// Refusals and bad flags are told before the terminal is taken over.
+#[test]
+fn refusals_and_bad_flags_are_sentences() {
+    let server = Server::ours(1);
+    server.client().check("CONFIG SET requirepass secret", "+OK\r\n");
+    let address = format!("127.0.0.1:{}", server.port);
+    for (args, code, sentence) in [
+        (&["-h", &address][..], 1, "NOAUTH"),
+        (&["-h", &address, "--pass", "wrong"], 1, "the server refuses the password: WRONGPASS"),
+        (&["-h", &address, "--pass", "secret", "--user", "nobody"], 1, "the server refuses the password"),
+        (&["-h", &address, "--pass", "secret"], 1, "needs a terminal"),
+        (&["-h", &address, "--user", "somebody"], 2, "--pass <PASSWORD>"),
+        (&["-i", "0"], 2, "not a number of seconds above 0"),
+        (&["--unixsocket", "/nonexistent/socket"], 1, "cannot connect to /nonexistent/socket"),
+        (&["-p", "4194305"], 1, "cannot look at the descriptors of process 4194305"),
+        (&["--nope"], 2, "unexpected argument '--nope'"),
+    ] {
+        let began = Instant::now();
+        let output = Command::new(env!("CARGO_BIN_EXE_corelane"))
+            .arg("top")
+            .args(args)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("corelane runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
+        assert!(said.contains(sentence), "{args:?}: {said}");
+        assert!(began.elapsed() < Duration::from_secs(1), "{args:?}: {:?}", began.elapsed());
+    }
 }
 
 #[test]

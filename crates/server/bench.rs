@@ -23,6 +23,7 @@ use corelane_runtime::preflight;
 
 use crate::latency::system::{STOPPED, stop_on_signals};
 use crate::machine::Machine;
+use crate::output::{show, show_line};
 use options::Options;
 use report::{Finished, Style};
 use suite::Test;
@@ -118,8 +119,8 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         }
     }
     match style {
-        Style::Json => println!("{}", report::json(args, &target.name, &Machine::here(), &finished)?),
-        Style::Full | Style::Quiet if options.command.is_empty() => println!(),
+        Style::Json => show_line(report::json(args, &target.name, &Machine::here(), &finished)?),
+        Style::Full | Style::Quiet if options.command.is_empty() => show_line(""),
         _ => {}
     }
     Ok(())
@@ -140,7 +141,7 @@ fn idle(plan: &Plan) -> Result<()> {
     let result = corelane_load::run(plan, &STOPPED, |progress| {
         if !said && progress.ready == plan.clients {
             said = true;
-            println!("{} idle connections are open; Ctrl-C ends it", progress.ready);
+            show_line(format_args!("{} idle connections are open; Ctrl-C ends it", progress.ready));
         }
     });
     match result {
@@ -185,15 +186,13 @@ impl<'a> Line<'a> {
                 mean(progress.requests, progress.latency_s)
             )
         };
-        // A terminal that is gone is noticed with the result.
-        print!("\r{text:<width$}", width = self.len);
-        let _ = io::stdout().flush();
+        show(format_args!("\r{text:<width$}", width = self.len));
         (self.len, self.before, self.at) = (text.len(), progress, Instant::now());
     }
 
     fn clear(&mut self) {
         if self.len > 0 {
-            print!("\r{:width$}\r", "", width = self.len);
+            show(format_args!("\r{:width$}\r", "", width = self.len));
             self.len = 0;
         }
     }

@@ -1,10 +1,10 @@
 //! A connection of the tools to a server that speaks RESP: one request at a time, blocking.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use corelane_resp::{Frame, decode, encode_command};
@@ -12,8 +12,21 @@ use corelane_resp::{Frame, decode, encode_command};
 /// How long to wait for a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+trait Stream: Read + Write + Send {
+    fn wait_at_most(&self, time: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
+
+impl Stream for UnixStream {
+    fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(time))
+    }
+}
 
 /// One connection.
 pub(crate) struct Client {
@@ -60,13 +73,14 @@ impl Client {
         Ok(Self { stream: Box::new(stream), received: Vec::new() })
     }
 
-    /// Gives the password, if there is one to be given.
+    /// Gives the password, if there is one to be given; with a user's name, that user's.
     ///
     /// # Errors
     /// The server refuses it.
-    pub(crate) fn authenticate(&mut self, password: Option<&str>) -> Result<()> {
+    pub(crate) fn authenticate(&mut self, user: Option<&str>, password: Option<&str>) -> Result<()> {
         let Some(password) = password else { return Ok(()) };
-        match self.ask(&["AUTH", password])? {
+        let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([password]).collect();
+        match self.ask(&words)? {
             Frame::Error(error) => {
                 bail!("the server refuses the password: {}", String::from_utf8_lossy(&error))
             }
@@ -97,7 +111,40 @@ impl Client {
         }
     }
 
-    /// The same for a command whose reply is text.
+    /// Itself, if a PING is answered within that time, be it with an error such as NOAUTH.
+    pub(crate) fn if_it_answers(mut self, time: Duration) -> Option<Self> {
+        self.stream.wait_at_most(time).ok()?;
+        self.ask(&["PING"]).ok()?;
+        self.stream.wait_at_most(PATIENCE).ok()?;
+        Some(self)
+    }
+
+    /// Waits for so long, and not after the server's end.
+    ///
+    /// # Errors
+    /// The server has closed the connection, or says what it was not asked.
+    pub(crate) fn rest(&mut self, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.stream.wait_at_most(left)?;
+            let read = self.stream.read(&mut [0; 64]);
+            self.stream.wait_at_most(PATIENCE)?;
+            match read {
+                Ok(0) => bail!("the server has closed the connection"),
+                Ok(_) => bail!("the server has said something that it was not asked"),
+                // A signal: whoever waits may have to end.
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                Err(error) => return Err(error).context("the server has closed the connection"),
+            }
+        }
+    }
+
+    /// [`Self::ask`] for a command whose reply is text.
     ///
     /// # Errors
     /// As above, or the reply is an error or something else.

@@ -16,6 +16,8 @@ use corelane_runtime::options::ServerOptions;
 use corelane_runtime::system_files::SystemFiles;
 use corelane_runtime::topology::{Layout, Machine, TopologyError, place};
 
+use crate::output::{show, show_line};
+
 /// The words of `corelane doctor --help`.
 const HELP: &str = "\
 Checks whether this machine can run the server, and says what to change
@@ -135,7 +137,7 @@ pub(crate) fn arguments(words: impl Iterator<Item = OsString>) -> Option<(bool, 
 
 /// Prints how to use it.
 pub(crate) fn help() -> ExitCode {
-    println!("{HELP}");
+    show_line(HELP);
     ExitCode::SUCCESS
 }
 
@@ -144,7 +146,7 @@ pub(crate) fn run(options: ServerOptions, json: bool) -> ExitCode {
     let patient = Patient::here(options);
     let found: Vec<(&str, Verdict)> = CHECKS.iter().map(|(name, check)| (*name, check(&patient))).collect();
     let text = if json { as_json(&found) } else { as_lines(&found) };
-    print!("{text}");
+    show(text);
     if count(&found, Level::Fail) > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 

@@ -19,6 +19,8 @@ use std::time::Duration;
 use clap::Parser;
 use corelane_runtime::topology::{allowed_cpus, parse_list};
 
+use crate::output::{show, show_line};
+
 /// Measures latency: of waking up, of running undisturbed, or of a server
 #[derive(Debug, Parser)]
 #[command(name = "corelane latency", disable_help_flag = true)]
@@ -68,6 +70,9 @@ struct Options {
     /// With --server: a line for every so many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "15")]
     history: Option<u64>,
+    /// With --server: a user's name, to go with the password
+    #[arg(long, value_name = "NAME", requires = "pass")]
+    user: Option<String>,
     /// With --server: its password
     #[arg(long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
     pass: Option<String>,
@@ -114,7 +119,7 @@ pub(crate) fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
 
 fn measure(options: &Options) -> anyhow::Result<()> {
     if !options.report.is_empty() {
-        print!("{}", report::compare(&options.report)?);
+        show(report::compare(&options.report)?);
         return Ok(());
     }
     system::stop_on_signals();
@@ -124,6 +129,7 @@ fn measure(options: &Options) -> anyhow::Result<()> {
     if let Some(server) = &options.server {
         return round_trips::run(&round_trips::Request {
             server,
+            user: options.user.as_deref(),
             password: options.pass.as_deref(),
             duration: options.duration,
             interval: Duration::from_micros(options.interval),
@@ -160,9 +166,9 @@ fn measure(options: &Options) -> anyhow::Result<()> {
         picture::draw(file, "How late threads woke up", &threads.collect::<Vec<_>>())?;
     }
     if options.json {
-        println!("{}", serde_json::to_string(&run)?);
+        show_line(serde_json::to_string(&run)?);
     } else {
-        print!("{}", report::text(&run, options.histogram));
+        show(report::text(&run, options.histogram));
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod log;
 mod machine;
 mod memory;
 mod metrics;
+mod output;
 mod rewrite;
 mod stat;
 mod target;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
 use crate::client::Client;
+use crate::output::show_line;
 use crate::target::Target;
 use report::Report;
 
@@ -108,7 +109,7 @@ fn show(options: &Options) -> Result<()> {
         }
         let Some(pause) = options.watch else { return Ok(()) };
         before = Some(report);
-        std::thread::sleep(pause);
+        client.rest(pause)?;
     }
 }
 
@@ -119,6 +120,6 @@ fn clear(path: &PathBuf) -> Result<()> {
     anyhow::ensure!(meta.file_type().is_socket(), "{} is no socket", path.display());
     anyhow::ensure!(Client::unix(path).is_err(), "{} belongs to a running server", path.display());
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-    println!("removed {}", path.display());
+    show_line(format_args!("removed {}", path.display()));
     Ok(())
 }

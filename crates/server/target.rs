@@ -3,16 +3,18 @@
 pub(crate) mod process;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::client::Client;
+use process::{Place, places_of};
 
 /// Where the server is, and its password.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The server's process; the port is found by itself
+    /// The server's process; its port or Unix socket is found by itself
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["host", "unixsocket"])]
     pid: Option<u32>,
     /// The server's address
@@ -21,6 +23,9 @@ pub(crate) struct Target {
     /// The server's Unix socket
     #[arg(long, value_name = "PATH", conflicts_with = "host")]
     pub(crate) unixsocket: Option<PathBuf>,
+    /// A user's name, to go with the password
+    #[arg(long, value_name = "NAME", requires = "pass")]
+    user: Option<String>,
     /// The server's password
     #[arg(long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
     pass: Option<String>,
@@ -35,11 +40,11 @@ impl Target {
         let mut client = if let Some(path) = &self.unixsocket {
             Client::unix(path)?
         } else if let Some(pid) = self.pid {
-            Client::tcp(&process::address_of(pid)?)?
+            of_process(pid)?
         } else {
             Client::tcp(&self.host)?
         };
-        client.authenticate(self.pass.as_deref())?;
+        client.authenticate(self.user.as_deref(), self.pass.as_deref())?;
         Ok(client)
     }
 
@@ -51,4 +56,19 @@ impl Target {
             (None, None) => self.host.clone(),
         }
     }
+}
+
+/// How long a place may take to show that it is a server's, if there are others.
+const PROBE: Duration = Duration::from_secs(1);
+
+/// Connects to a process, wherever it listens and speaks RESP; there may be other ports, such as the one for metrics.
+fn of_process(pid: u32) -> Result<Client> {
+    let connect = |place: &Place| match place {
+        Place::Tcp(address) => Client::tcp(&address.to_string()),
+        Place::Unix(path) => Client::unix(path),
+    };
+    let mut places = places_of(pid)?;
+    let last = places.pop().with_context(|| format!("process {pid} listens nowhere"))?;
+    let found = places.iter().find_map(|place| connect(place).ok()?.if_it_answers(PROBE));
+    found.map_or_else(|| connect(&last), Ok)
 }

@@ -106,12 +106,16 @@ fn on_screen(run: impl FnOnce(&mut DefaultTerminal) -> Result<()>) -> Result<()>
     outcome
 }
 
-/// Looks at the server whenever it is asked to, until nobody asks or the server is gone.
+/// Looks at the server whenever it is asked to, until nobody asks or the server is gone, which it notices in between, too.
 fn answer(mut client: Client, asked: &Receiver<()>, tell: &Sender<Result<Look>>) {
-    for () in asked {
-        let look = Look::take(&mut client);
+    loop {
+        let look = match asked.try_recv() {
+            Ok(()) => Look::take(&mut client).map(Some),
+            Err(TryRecvError::Empty) => client.rest(STEP).map(|()| None),
+            Err(TryRecvError::Disconnected) => return,
+        };
         let failed = look.is_err();
-        if tell.send(look).is_err() || failed {
+        if look.transpose().is_some_and(|look| tell.send(look).is_err()) || failed {
             return;
         }
     }

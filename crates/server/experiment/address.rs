@@ -120,12 +120,7 @@ impl Address {
             Place::Tcp { .. } => Client::tcp(&self.shown())?,
             Place::Unix(path) => Client::unix(path)?,
         };
-        match (&self.user, &self.password) {
-            (Some(user), Some(password)) => {
-                client.text(&["AUTH", user, password]).context("the server refuses the password")?;
-            }
-            (_, password) => client.authenticate(password.as_deref())?,
-        }
+        client.authenticate(self.user.as_deref(), self.password.as_deref())?;
         Ok(client)
     }
 

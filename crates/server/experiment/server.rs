@@ -14,7 +14,7 @@ use super::system;
 use crate::config_file::split;
 use crate::info;
 use crate::latency::system::stopped;
-use crate::target::process::address_of;
+use crate::target::process::{Place, places_of};
 
 /// Where redis-cli, and the tools here, find a password.
 pub(super) const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
@@ -226,13 +226,14 @@ fn identify(address: &Address) -> Result<(String, Option<u32>)> {
     let pid = process.parse().ok().filter(|_| address.is_here());
     // In a container it has another number, which may be somebody else's here.
     let pid = pid.filter(|pid| group_of(*pid).is_some()).filter(|pid| {
-        address.is_unix() || address_of(*pid).is_ok_and(|found| port_of(&found) == port_of(&address.shown()))
+        address.is_unix() || places_of(*pid).is_ok_and(|places| listens_on(&places, &address.shown()))
     });
     Ok((identity, pid))
 }
 
-fn port_of(address: &str) -> Option<&str> {
-    address.rsplit_once(':').map(|(_, port)| port)
+fn listens_on(places: &[Place], address: &str) -> bool {
+    let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+    places.iter().any(|place| matches!(place, Place::Tcp(bound) if Some(bound.port()) == port))
 }
 
 /// The process group of a process; `None` if there is no such process.

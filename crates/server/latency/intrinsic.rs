@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::system;
+use crate::output::show_line;
 
 /// Something to compute that takes well under a microsecond.
 fn compute(seed: u64) -> u64 {
@@ -24,7 +25,7 @@ pub(super) fn run(duration: Duration, json: bool) -> Result<()> {
         if after - now > longest_ns {
             longest_ns = after - now;
             if !json {
-                println!("Max latency so far: {} microseconds.", longest_ns / 1000);
+                show_line(format_args!("Max latency so far: {} microseconds.", longest_ns / 1000));
             }
         }
         (runs, now) = (runs + 1, after);
@@ -34,14 +35,14 @@ pub(super) fn run(duration: Duration, json: bool) -> Result<()> {
         let figures = serde_json::json!({
             "runs": runs, "avg_us": avg_ns / 1000.0, "max_us": longest_ns as f64 / 1000.0,
         });
-        println!("{figures}");
+        show_line(figures);
     } else {
-        println!(
+        show_line(format_args!(
             "\n{runs} total runs (avg latency: {:.4} microseconds / {avg_ns:.2} nanoseconds per run).\n\
              Worst run took {:.0}x longer than the average latency.",
             avg_ns / 1000.0,
             longest_ns as f64 / avg_ns
-        );
+        ));
     }
     Ok(())
 }

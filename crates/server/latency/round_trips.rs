@@ -1,6 +1,6 @@
 //! How long a server takes to answer PING.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,14 +10,19 @@ use hdrhistogram::Histogram;
 use super::wakeups::by_microseconds;
 use super::{picture, system};
 use crate::client::Client;
+use crate::output::{show, show_line};
 
 /// The longest answer time that is told apart, in nanoseconds.
 const TIME_MAX_NS: u64 = 60_000_000_000;
+
+/// In a pause that is longer, the server's end is noticed.
+const WATCHED_NS_MIN: u64 = 200_000_000;
 
 /// What is to be measured.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) server: &'a str,
+    pub(super) user: Option<&'a str>,
     pub(super) password: Option<&'a str>,
     /// `None`: until it is interrupted.
     pub(super) duration: Option<Duration>,
@@ -54,7 +59,7 @@ fn line(times: &Histogram<u64>) -> String {
 /// The server cannot be reached, refuses, or goes away.
 pub(super) fn run(request: &Request<'_>) -> Result<()> {
     let mut connection = Client::tcp(request.server)?;
-    connection.authenticate(request.password)?;
+    connection.authenticate(request.user, request.password)?;
     let (mut all, mut recent) = (times(), times());
     let start = system::now_ns();
     let end = request.duration.map_or(u64::MAX, |time| start.saturating_add(time.as_nanos() as u64));
@@ -75,17 +80,19 @@ pub(super) fn run(request: &Request<'_>) -> Result<()> {
             let seconds = (now - line_at) as f64 / 1e9;
             if !request.json {
                 let erase = if terminal { "\r\x1b[K" } else { "" };
-                println!("{erase}{} -- {seconds:.2} seconds range", line(&recent));
+                show_line(format_args!("{erase}{} -- {seconds:.2} seconds range", line(&recent)));
             }
             recent.reset();
             line_at = now;
         } else if terminal && now - shown_at > 100_000_000 {
-            print!("\r{}\x1b[K", line(if request.history.is_some() { &recent } else { &all }));
-            let _ = io::stdout().flush();
+            show(format_args!("\r{}\x1b[K", line(if request.history.is_some() { &recent } else { &all })));
             shown_at = now;
         }
         next += request.interval.as_nanos() as u64;
         if next > now {
+            if next - now > WATCHED_NS_MIN {
+                connection.rest(Duration::from_nanos(next - now - WATCHED_NS_MIN / 2))?;
+            }
             system::sleep_until(next);
         } else {
             next = now;
@@ -101,9 +108,9 @@ pub(super) fn run(request: &Request<'_>) -> Result<()> {
             "p50_us": us(all.value_at_quantile(0.5)), "p99_us": us(all.value_at_quantile(0.99)),
             "p999_us": us(all.value_at_quantile(0.999)), "max_us": us(all.max()),
         });
-        println!("{figures}");
+        show_line(figures);
     } else {
-        println!("{}{}", if terminal { "\r\x1b[K" } else { "" }, line(&all));
+        show_line(format_args!("{}{}", if terminal { "\r\x1b[K" } else { "" }, line(&all)));
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::system;
 use crate::machine::Machine;
+use crate::output::show_line;
 
 /// How often the lines on the terminal are rewritten.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -158,12 +159,12 @@ pub(super) fn run(request: &Request) -> Result<Run> {
     let policy = if request.priority == 0 { "other" } else { "fifo" };
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned();
     if request.live {
-        machine.lines().iter().for_each(|line| println!("{line}"));
+        machine.lines().iter().for_each(show_line);
         match &held {
-            Ok(_) => println!("# /dev/cpu_dma_latency set to 0us"),
-            Err(error) => println!("# /dev/cpu_dma_latency is as it was: {error}"),
+            Ok(_) => show_line("# /dev/cpu_dma_latency set to 0us"),
+            Err(error) => show_line(format_args!("# /dev/cpu_dma_latency is as it was: {error}")),
         }
-        println!("policy: {policy}: loadavg: {load}\n");
+        show_line(format_args!("policy: {policy}: loadavg: {load}\n"));
     }
     let started =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();

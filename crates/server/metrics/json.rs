@@ -48,6 +48,17 @@ pub(super) fn object(sample: &Sample) -> Value {
     })
 }
 
+/// How long the commands took that ran on a shard.
+fn command_durations(figures: &ShardFigures) -> Coarse {
+    let mut durations = Coarse::default();
+    figures
+        .commands
+        .iter()
+        .filter_map(|command| command.durations.as_ref())
+        .for_each(|more| durations.add(more));
+    durations
+}
+
 fn shard(figures: &ShardFigures, cpu_us: Option<u64>) -> Value {
     let stats = &figures.stats;
     json!({
@@ -68,6 +79,7 @@ fn shard(figures: &ShardFigures, cpu_us: Option<u64>) -> Value {
         "messages_waiting": stats.mail_waiting,
         "messages_waiting_max": stats.mail_waiting_max,
         "memory": ServerMemory::sum(std::iter::once(&figures.memory)).used(),
+        "command_ns": trimmed(command_durations(figures).buckets().map(|(_, count)| count)),
         "turns": stats.turns,
         "turn_us_max": stats.turn_us_max,
         "turn_us": trimmed(stats.turn_us.buckets().map(|(_, count)| count)),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use corelane_engine::config::Directive;
@@ -54,6 +54,8 @@ const SOCKET_COLUMNS: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub(super) struct Report {
     taken: Instant,
+    /// A second at least.
+    uptime: Duration,
     /// Of a server that is one of ours.
     name: String,
     cfg: Option<Fields>,
@@ -96,7 +98,9 @@ impl Report {
         let counted = |(name, _): &(String, Fields)| COUNTED.contains(&name.as_str());
         let cnt =
             wanted(Section::Cnt).then(|| all.iter().filter(|section| counted(section)).cloned().collect());
-        Ok(Self { taken: Instant::now(), name, cfg, cnt, mem, shards, cpu_us, sockets })
+        let uptime_s = field(&server, "uptime_in_seconds").parse().unwrap_or(0);
+        let uptime = Duration::from_secs(u64::max(uptime_s, 1));
+        Ok(Self { taken: Instant::now(), uptime, name, cfg, cnt, mem, shards, cpu_us, sockets })
     }
 
     /// For people; with an earlier look, counters also per second.
@@ -158,11 +162,14 @@ impl Report {
         (before != now && seconds > 0.0).then(|| (now - before) / seconds)
     }
 
-    /// Processor time of a shard's thread since an earlier look, in percent of one CPU.
+    /// Processor time of a shard's thread since an earlier look, or without one since the server's start, in percent of one CPU.
     fn cpu_percent(&self, before: Option<&Self>, shard: usize) -> Option<f64> {
-        let before = before?;
-        let used = self.cpu_us.get(&shard)?.checked_sub(*before.cpu_us.get(&shard)?)?;
-        Some(used as f64 / (self.taken - before.taken).as_micros().max(1) as f64 * 100.0)
+        let used = *self.cpu_us.get(&shard)?;
+        let (used, time) = match before {
+            Some(before) => (used.checked_sub(*before.cpu_us.get(&shard)?)?, self.taken - before.taken),
+            None => (used, self.uptime),
+        };
+        Some(used as f64 / time.as_micros().max(1) as f64 * 100.0)
     }
 
     /// For programs: one object.
