@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use corelane_embed::{Builder, Cache};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use hdrhistogram::Histogram;
 
 const KEYS: usize = 100_000;
 const VALUE: [u8; 64] = [b'v'; 64];
@@ -125,31 +126,37 @@ fn latency(criterion: &mut Criterion) {
         });
     });
     group.finish();
-    print_medians(&cache, &mut socket);
+    print_percentiles(&cache, &mut socket);
     cache.stop().expect("a clean end");
 }
 
-/// Times single calls, some this way and some that way in turn, and prints the median and the 99th percentile of each.
-fn print_medians(cache: &Cache, socket: &mut UnixStream) {
+/// Times single calls, so many this way and so many that way in turn, and prints the percentiles of both and their ratio.
+/// After one call through the socket the shard may sleep; in a row, most calls find it awake.
+fn print_percentiles(cache: &Cache, socket: &mut UnixStream) {
     // Criterion's own flag for a run that only shows that everything works.
     let calls = if std::env::args().any(|arg| arg == "--test") { 200 } else { 40_000 };
     let mut reply = [0; 4096];
-    let mut times = [("embedded", Vec::new()), ("Unix socket", Vec::new())];
-    for n in 0..calls {
-        let key = key(n);
-        let began = Instant::now();
-        black_box(cache.get(key).wait().expect("a value"));
-        times[0].1.push(began.elapsed());
-        let began = Instant::now();
-        let request = [b"*2\r\n$3\r\nGET\r\n$10\r\n", &key[..], b"\r\n"].concat();
-        socket.write_all(&request).expect("sent");
-        black_box(socket.read(&mut reply).expect("a reply"));
-        times[1].1.push(began.elapsed());
-    }
-    for (way, times) in &mut times {
-        times.sort_unstable();
-        let at = |percent: usize| times[times.len() * percent / 100].as_secs_f64() * 1e6;
-        println!("one blocking GET, {way}: p50 {:.1} µs, p99 {:.1} µs", at(50), at(99));
+    for (in_a_row, title) in [(1, "in turn"), (100, "a hundred in a row")] {
+        let mut times = [(); 2].map(|()| Histogram::<u64>::new(3).expect("3 digits"));
+        for n in 0..calls {
+            let key = key(n);
+            let embedded = n / in_a_row % 2 == 0;
+            let began = Instant::now();
+            if embedded {
+                black_box(cache.get(key).wait().expect("a value"));
+            } else {
+                let request = [b"*2\r\n$3\r\nGET\r\n$10\r\n", &key[..], b"\r\n"].concat();
+                socket.write_all(&request).expect("sent");
+                black_box(socket.read(&mut reply).expect("a reply"));
+            }
+            times[usize::from(!embedded)] += began.elapsed().as_nanos() as u64;
+        }
+        let us = |way: usize, quantile| times[way].value_at_quantile(quantile) as f64 / 1e3;
+        for (way, name) in ["embedded", "Unix socket"].into_iter().enumerate() {
+            let [p50, p99] = [us(way, 0.5), us(way, 0.99)];
+            println!("one blocking GET, {title}, {name}: p50 {p50:.1} µs, p99 {p99:.1} µs");
+        }
+        println!("one blocking GET, {title}, embedded / Unix socket: p50 {:.2}", us(0, 0.5) / us(1, 0.5));
     }
 }
 

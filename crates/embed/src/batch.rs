@@ -9,7 +9,7 @@ use corelane_engine::{Calls, Route, ShardId};
 use corelane_resp::{Frame, Frames, Reply};
 use corelane_runtime::visit::Visit;
 
-use crate::block::{block_on, is_on_shard};
+use crate::block::{Wait, block_on, is_on_shard};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::exchange::Exchange;
@@ -178,7 +178,7 @@ impl Batch {
             return Err(Error::OnShard);
         }
         let mut send = self.send();
-        Ok(block_on(|context| Pin::new(&mut send).poll(context)))
+        Ok(block_on(Wait::Long, |context| Pin::new(&mut send).poll(context)))
     }
 
     /// The same for async programs: what to await.

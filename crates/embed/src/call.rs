@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use corelane_resp::Reply;
 
-use crate::block::{block_on, is_on_shard};
+use crate::block::{Wait, block_on, is_on_shard};
 use crate::error::Error;
 use crate::exchange::Exchange;
 
@@ -64,7 +64,7 @@ impl<T, A: Send> Call<T, A> {
         if is_on_shard() {
             return Err(Error::OnShard);
         }
-        block_on(|context| self.poll_answer(context))
+        block_on(Wait::Short, |context| self.poll_answer(context))
     }
 
     /// Sends it now. If there is no room it is sent when it is waited for.

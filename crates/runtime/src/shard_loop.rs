@@ -323,7 +323,7 @@ impl ShardLoop {
             came = self.net.is_ready() || !self.mesh.inbox_empty() || self.mesh.stop_requested();
             goes_on = attempt.goes_on(Instant::now());
         }
-        self.spin.note(&attempt, came);
+        self.spin.note(&attempt, came, self.mesh.has_visitor());
         Ok(came)
     }
 

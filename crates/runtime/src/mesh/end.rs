@@ -197,6 +197,12 @@ impl<M: Send> MeshEnd<M> {
         self.gate.as_ref()?.pop()
     }
 
+    /// Whether somebody waits at the gate.
+    #[must_use]
+    pub fn has_visitor(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| !gate.is_empty())
+    }
+
     /// Tells those who wait for room in the gate that there is some; after [`Self::visitor`] has returned something.
     pub fn made_room(&self) {
         if let Some(gate) = &self.gate {
@@ -441,6 +447,7 @@ mod tests {
         assert_eq!(entrance.send(0, 7), Err(Refused::Full(7)));
         assert!(a.drain_ring_event() && !b.drain_park_event(), "only the receiver is woken");
         assert!(!a.inbox_empty() && !a.begin_wait());
+        assert!(a.has_visitor() && !b.has_visitor());
         assert_eq!([a.visitor(), a.visitor(), a.visitor()], [Some(5), Some(6), None]);
         drop(a);
         assert_eq!(entrance.send(0, 8), Err(Refused::Closed(8)));

@@ -75,10 +75,11 @@ impl Spin {
     }
 
     /// How it went: whether something came, and whether a sleep would not have found it just as well. Work that comes while
-    /// nobody else runs and no answer is owed is found by the call into the kernel that would have slept.
-    pub(crate) fn note(&mut self, attempt: &Attempt, came: bool) {
+    /// nobody else runs and no answer is owed is found by the call into the kernel that would have slept. `visited`: it was
+    /// brought by a thread of an embedding program, which would have had to wake this shard.
+    pub(crate) fn note(&mut self, attempt: &Attempt, came: bool, visited: bool) {
         let let_others_run = attempt.last - attempt.began > attempt.alone;
-        self.confidence = match came && (attempt.awaiting || let_others_run) {
+        self.confidence = match came && (attempt.awaiting || let_others_run || visited) {
             true => (self.confidence + 2).min(CONFIDENCE_MAX),
             false => self.confidence.saturating_sub(1),
         };
@@ -125,7 +126,7 @@ mod tests {
         while attempt.goes_on(now) {
             now += Duration::from_nanos(step_ns);
         }
-        spin.note(&attempt, came);
+        spin.note(&attempt, came, false);
         (now - began).as_micros()
     }
 
@@ -152,6 +153,16 @@ mod tests {
             for _ in 0..100 {
                 assert_ne!(spin_us(&mut spin, true, false, 4000, true), 0);
             }
+        }
+    }
+
+    #[test]
+    fn visitors_are_worth_it_although_nobody_else_runs() {
+        let mut spin = Spin::new(Duration::ZERO);
+        for _ in 0..2 * CONFIDENCE_MAX {
+            assert!(spin.is_worth_it(true));
+            let attempt = spin.attempt(true, false, Instant::now());
+            spin.note(&attempt, true, true);
         }
     }
 
