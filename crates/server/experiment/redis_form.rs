@@ -43,6 +43,7 @@ pub(super) fn text(test: &Test) -> String {
     let _ = writeln!(text, "  {} requests completed in {:.2} seconds", test.requests, test.seconds);
     let _ = writeln!(text, "  {} parallel clients", test.clients);
     let _ = writeln!(text, "  {} bytes payload", test.data_size);
+    let _ = writeln!(text, "  keep alive: 1");
     let _ = writeln!(text, "  multi-thread: {}", if test.threads > 1 { "yes" } else { "no" });
     if test.threads > 1 {
         let _ = writeln!(text, "  threads: {}", test.threads);
