@@ -61,7 +61,9 @@ fn address_of(hex: &str) -> Option<IpAddr> {
     let words: Vec<u8> = hex
         .as_bytes()
         .chunks(8)
-        .map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok())
+        .map(|word| {
+            u32::from_str_radix(std::str::from_utf8(word).ok().filter(|word| word.len() == 8)?, 16).ok()
+        })
         .collect::<Option<Vec<u32>>>()?
         .into_iter()
         .flat_map(u32::to_ne_bytes)
