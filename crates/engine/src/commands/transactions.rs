@@ -258,6 +258,29 @@ mod tests {
     }
 
     #[test]
+    fn a_field_whose_time_has_come_has_changed_its_hash() {
+        // The test's clock goes on by ten milliseconds before EXEC.
+        for (before, meanwhile) in [
+            ("HSET b f 1 g 2\nHPEXPIRE b 5 FIELDS 1 f", "PING"),
+            ("HSET b f 1 g 2\nHPEXPIRE b 5 FIELDS 1 f", "HGETALL b"),
+            ("HSET b f 1 g 2\nHPEXPIRE b 500 FIELDS 1 g\nHPEXPIRE b 10 FIELDS 1 f", "PING"),
+            ("HSET b f 1\nHPEXPIRE b 5 FIELDS 1 f", "PING"),
+            ("HSET b f 1 g 2\nHPEXPIRE b 500 FIELDS 1 f\nPEXPIRE b 5", "PING"),
+            ("HSET b f 1 g 2", "HPEXPIRE b 500 FIELDS 1 f"),
+        ] {
+            assert_eq!(watched(before, "a b", meanwhile), "nil", "{before}, {meanwhile}");
+        }
+        for (before, meanwhile) in [
+            ("HSET b f 1 g 2\nHPEXPIRE b 11 FIELDS 1 f", "HGETALL b"),
+            ("HSET b f 1 g 2\nHPEXPIRE b 0 FIELDS 1 f", "PING"),
+            ("HSET b f 1 g 2\nHPEXPIRE b 5 FIELDS 1 f\nHPERSIST b FIELDS 1 f", "PING"),
+            ("SELECT 1\nHSET b f 1 g 2\nHPEXPIRE b 5 FIELDS 1 f\nSELECT 0", "PING"),
+        ] {
+            assert_eq!(watched(before, "a b", meanwhile), "[\"x\"]", "{before}, {meanwhile}");
+        }
+    }
+
+    #[test]
     fn watches_end_with_unwatch_discard_reset_exec_and_the_connection() {
         for shards in [1, 2, 5] {
             for (end, replies) in [

@@ -33,7 +33,7 @@ use crate::slot::{Slot, slot_of};
 use db::Db;
 use garbage::Garbage;
 use std::hash::{BuildHasher, Hasher};
-use watched::Watched;
+use watched::{Was, Watched};
 
 /// Unix time in milliseconds on the engine's clock, which never goes back.
 pub type Millis = u64;
@@ -396,8 +396,12 @@ impl Keyspace {
 
     /// A client, named by a number, begins to watch a key.
     pub fn watch(&mut self, client: u64, db: usize, key: Key<'_>, now: Millis) {
-        let was_there = self.contains(db, key, now);
-        self.watched.add(client, db, key.bytes, was_there);
+        let was = self.find(db, key, now).map_or_else(Was::default, |entry| {
+            // Fields that are over already are not there any more for anybody.
+            let whole_until = entry.due().filter(|at| entry.has_timed_fields() && *at > now);
+            Was { there: true, whole_until }
+        });
+        self.watched.add(client, db, key.bytes, was);
     }
 
     /// A client watches nothing any more.
@@ -405,11 +409,14 @@ impl Keyspace {
         self.watched.forget(client);
     }
 
-    /// Whether a key that a client watches has changed since it began to watch it, or has expired.
+    /// Whether a key that a client watches has changed since it began to watch it, or has expired, itself or a field of it.
     pub fn has_seen_change(&mut self, client: u64, now: Millis) -> bool {
         let Some(keys) = self.watched.of_client(client) else { return true };
-        let were_there: Vec<_> = keys.iter().filter(|watched| watched.was_there).cloned().collect();
-        were_there.iter().any(|watched| !self.contains(watched.db, self.hasher.key(&watched.key), now))
+        let were_there: Vec<_> = keys.iter().filter(|watched| watched.was.there).cloned().collect();
+        were_there.iter().any(|watched| {
+            let is_over = watched.was.whole_until.is_some_and(|at| at <= now) && !self.keeps_expired;
+            is_over || !self.contains(watched.db, self.hasher.key(&watched.key), now)
+        })
     }
 
     /// The clients, by their numbers, that watch a key here which has been changed since.

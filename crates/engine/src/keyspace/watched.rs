@@ -2,8 +2,10 @@
 //!
 //! Whatever changes a key touches it here, which costs one comparison while nobody watches anything. As in Valkey, a client
 //! one of whose keys was touched watches none of them any longer: it is known as one whose transaction is to fail. What time
-//! does to a key is found out when it is asked: a key that was there and is there no longer has changed.
+//! does to a key is found out when it is asked: a key that was there and is there no longer has changed, and so has a hash of whose
+//! fields one has had its time.
 
+use super::Millis;
 use hashbrown::HashMap;
 
 /// What a client watches here.
@@ -13,12 +15,20 @@ struct Watches {
     keys: Vec<WatchedKey>,
 }
 
-/// A key, and whether it was there when the client began to watch it.
+/// A key, and what it was when the client began to watch it.
 #[derive(Clone, Debug)]
 pub(super) struct WatchedKey {
     pub(super) db: usize,
     pub(super) key: Box<[u8]>,
-    pub(super) was_there: bool,
+    pub(super) was: Was,
+}
+
+/// What time may change.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Was {
+    pub(super) there: bool,
+    /// When the first of a hash's fields vanishes, or the key; who moves that touches the key.
+    pub(super) whole_until: Option<Millis>,
 }
 
 /// The watched keys of one shard.
@@ -48,13 +58,13 @@ impl Watched {
     }
 
     /// A client begins to watch a key, unless it does so already or its transaction is to fail anyhow.
-    pub(super) fn add(&mut self, client: u64, db: usize, key: &[u8], was_there: bool) {
+    pub(super) fn add(&mut self, client: u64, db: usize, key: &[u8], was: Was) {
         let watches = self.clients.entry(client).or_default();
         let watchers = self.watchers.get(key).map_or(&[][..], Vec::as_slice);
         if watches.touched || watchers.contains(&(db, client)) {
             return;
         }
-        watches.keys.push(WatchedKey { db, key: key.into(), was_there });
+        watches.keys.push(WatchedKey { db, key: key.into(), was });
         self.watchers.entry(key.into()).or_default().push((db, client));
     }
 
@@ -105,20 +115,20 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
-    use super::Watched;
+    use super::{Was, Watched};
 
     #[test]
     fn who_watches_a_key_that_is_touched_watches_nothing_any_more() {
         let mut watched = Watched::default();
         for (client, db, key) in [(1, 0, "a"), (1, 0, "b"), (2, 0, "b"), (2, 3, "b"), (1, 0, "a")] {
-            watched.add(client, db, key.as_bytes(), true);
+            watched.add(client, db, key.as_bytes(), Was::default());
         }
         assert_eq!((watched.len(), watched.of_client(1).map(<[_]>::len)), (3, Some(2)));
         watched.touch(1, b"b");
         watched.touch(0, b"c");
         watched.touch(0, b"a");
         assert!(watched.of_client(1).is_none() && watched.of_client(2).is_some());
-        watched.add(1, 0, b"c", false);
+        watched.add(1, 0, b"c", Was::default());
         assert_eq!((watched.len(), watched.of_database(3).len(), watched.of_database(1).len()), (2, 1, 0));
         watched.forget(2);
         assert!(watched.is_empty() && watched.of_client(1).is_none());
