@@ -1,4 +1,4 @@
-//! The server in a real container, made by crun: with the seccomp profile of docs/deploy, with the default one, without single
+//! The server in a real container, made by runc or crun: with the seccomp profile of docs/deploy, with the default one, without single
 //! calls. A machine that lets nobody make containers, as many sandboxes, passes over this, and says so.
 
 use std::fs;
@@ -21,24 +21,31 @@ const PROGRAM: &str = "/corelane";
 const RING_CALLS: [&str; 3] = ["io_uring_setup", "io_uring_enter", "io_uring_register"];
 const REMEDY: &str = "io_uring_setup, io_uring_enter and io_uring_register";
 
+/// Programs that make containers of OCI bundles, with their flags. crun refuses where version 2 of cgroups stands beside version 1.
+const RUNTIMES: [&[&str]; 2] = [&["runc"], &["crun", "--cgroup-manager=disabled"]];
+
+/// One of [`RUNTIMES`].
+type Runtime = &'static [&'static str];
+
 /// A container with its files; gone when dropped, with all that runs in it.
 struct Container {
+    runtime: Runtime,
     dir: PathBuf,
     id: String,
 }
 
 impl Container {
-    fn new() -> Self {
+    fn new(runtime: Runtime) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let id = format!("corelane-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let dir = server::scratch_dir(&id);
         fs::create_dir_all(dir.join("rootfs")).expect("a directory");
-        Self { dir, id }
+        Self { runtime, dir, id }
     }
 
-    fn crun(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("crun");
-        command.arg("--cgroup-manager=disabled").arg("--root").arg(self.dir.join("state")).args(words);
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.runtime[0]);
+        command.args(&self.runtime[1..]).arg("--root").arg(self.dir.join("state")).args(words);
         command
     }
 
@@ -46,14 +53,14 @@ impl Container {
     fn run(&self, seccomp: Option<&Value>, words: &[&str]) -> Command {
         let config = bundle(seccomp, words).to_string();
         fs::write(self.dir.join("config.json"), config).expect("a file");
-        let mut command = self.crun(&["run", "--bundle"]);
+        let mut command = self.command(&["run", "--bundle"]);
         command.arg(&self.dir).arg(&self.id);
         command
     }
 
     /// The exit code of `words` in here, and all that they write.
     fn output(&self, seccomp: Option<&Value>, words: &[&str]) -> (Option<i32>, String) {
-        let output = self.run(seccomp, words).output().expect("crun runs");
+        let output = self.run(seccomp, words).output().expect("the runtime runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (output.status.code(), text(&output.stdout) + &text(&output.stderr))
     }
@@ -62,7 +69,7 @@ impl Container {
 impl Drop for Container {
     fn drop(&mut self) {
         // It fails where the container has ended, and is gone with that.
-        let _ = self.crun(&["delete", "--force", &self.id]).output();
+        let _ = self.command(&["delete", "--force", &self.id]).output();
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -103,18 +110,28 @@ fn bundle(seccomp: Option<&Value>, words: &[&str]) -> Value {
     })
 }
 
-/// Whether a container can be made here at all; if crun is there and is refused, that is the machine's choice and no failure.
-fn possible() -> bool {
-    if server::stand_in() || !server::installed("crun", "--version") || !server::installed("jq", "--version")
-    {
-        return false;
+/// What makes containers here. Where a runtime is there and is refused, that is the machine's choice and no failure.
+fn runtime() -> Option<Runtime> {
+    if server::stand_in() || !server::installed("jq", "--version") {
+        return None;
     }
-    let (code, text) = Container::new().output(None, &[PROGRAM, "--version"]);
-    let possible = code == Some(0) && text.starts_with("corelane ");
-    if !possible {
-        eprintln!("SKIPPED: this machine lets nobody make a container: {}", text.trim());
+    let mut reasons = Vec::new();
+    for runtime in RUNTIMES {
+        if Command::new(runtime[0]).arg("--version").output().is_err() {
+            continue;
+        }
+        let (code, text) = Container::new(runtime).output(None, &[PROGRAM, "--version"]);
+        if code == Some(0) && text.starts_with("corelane ") {
+            return Some(runtime);
+        }
+        reasons.push(format!("{}: {}", runtime[0], text.trim()));
     }
-    possible
+    if reasons.is_empty() {
+        server::skip("neither runc nor crun found");
+    } else {
+        eprintln!("SKIPPED: this machine lets nobody make a container: {}", reasons.join("; "));
+    }
+    None
 }
 
 /// The default profiles that can be had here, as they come.
@@ -152,12 +169,10 @@ fn without(mut profile: Value, calls: &[&str]) -> Value {
 
 #[test]
 fn with_the_profile_of_docs_deploy_the_server_serves_in_a_container() {
-    if !possible() {
-        return;
-    }
+    let Some(runtime) = runtime() else { return };
     for (name, default) in default_profiles() {
         let profile = made_of(&default);
-        let container = Container::new();
+        let container = Container::new(runtime);
         let mut server = Server::start(&format!("corelane in a container as of {name}"), |port, _| {
             let port = port.to_string();
             container.run(Some(&profile), &[PROGRAM, "--port", &port, "--shards", "2", "--bind", "127.0.0.1"])
@@ -167,8 +182,8 @@ fn with_the_profile_of_docs_deploy_the_server_serves_in_a_container() {
         client.check("GET key", "$5\r\nvalue\r\n");
         assert_eq!(crate::server_info(&mut client)["multiplexing_api"], "io_uring");
         assert_eq!(crate::server_info(&mut client)["process_id"], "1");
-        let status = container.crun(&["kill", &container.id, "TERM"]).status();
-        assert!(status.expect("crun runs").success());
+        let status = container.command(&["kill", &container.id, "TERM"]).status();
+        assert!(status.expect("the runtime runs").success());
         assert_eq!(
             server.await_exit(PATIENCE_MS).and_then(|status| status.code()),
             Some(0),
@@ -180,14 +195,12 @@ fn with_the_profile_of_docs_deploy_the_server_serves_in_a_container() {
 
 #[test]
 fn with_a_default_profile_the_server_says_in_a_container_what_to_allow() {
-    if !possible() {
-        return;
-    }
+    let Some(runtime) = runtime() else { return };
     for (name, default) in default_profiles() {
         let port = server::free_port().to_string();
         for call in [&RING_CALLS[..], &RING_CALLS[..1], &RING_CALLS[1..2], &RING_CALLS[2..]] {
             let profile = without(made_of(&default), call);
-            let container = Container::new();
+            let container = Container::new(runtime);
             let (code, text) = container.output(Some(&profile), &[PROGRAM, "--port", &port]);
             assert_eq!(code, Some(1), "{name}, {call:?}: {text}");
             let sentence = text.lines().last().unwrap_or_default();
