@@ -1,4 +1,4 @@
-//! The allocator, and the thread that gives free memory back to the system.
+//! The thread that gives free memory back to the system.
 //!
 //! mimalloc returns pages that have been free for a while when some thread happens to free another one. For a shard that
 //! is in the middle of a turn, and for the 30 MiB or so that fall due together it takes milliseconds (FLUSHALL of 20 M
@@ -9,9 +9,6 @@ use std::io;
 use std::time::Duration;
 
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay` of mimalloc.h: milliseconds for which free pages are kept.
 const PURGE_DELAY: mi_option_t = 15;

@@ -5,6 +5,7 @@
 //! keys, commands, time or other shards.
 
 mod blob;
+mod block;
 mod chunk;
 mod chunks;
 mod fields;

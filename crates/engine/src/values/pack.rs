@@ -15,6 +15,7 @@
 //! After the idea of Redis's listpack. A string that reads as an integer in Redis's strict form is kept as one. Elements are
 //! addressed by their offset; an insertion or removal before one moves it.
 
+use super::block::size_class;
 use crate::args::parse_int;
 use std::borrow::Cow;
 
@@ -391,11 +392,11 @@ impl Pack {
         self.0[gap..gap + COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
-    /// Prepares for an element whose text has so many bytes, and for some more after it: room grows by an eighth at a time.
+    /// Prepares for an element whose text has so many bytes; there is as much room then as its allocation has anyway.
     pub fn make_room(&mut self, text_len: usize) {
         let more = text_len + ELEMENT_FRAME_MAX;
         if self.0.capacity() - self.0.len() < more {
-            self.0.reserve_exact(more + self.0.len() / 8);
+            self.0.reserve_exact(size_class(self.0.len() + more) - self.0.len());
         }
     }
 
