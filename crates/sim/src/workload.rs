@@ -114,10 +114,10 @@ impl Profile {
     const fn makers(self) -> &'static [&'static [Make]] {
         match self {
             Self::Strings => &[STRINGS],
-            Self::Collections => &[STRINGS, LISTS, SETS, OTHERS],
+            Self::Collections => &[STRINGS, LISTS, SETS, OTHERS, MEASURED],
             Self::Queues => &[LISTS, WAITING_FOR_ONE],
             Self::Waiting => &[LISTS, WAITING, WAITING_FOR_ONE],
-            Self::All => &[STRINGS, LISTS, SETS, OTHERS, WAITING, WAITING_FOR_ONE],
+            Self::All => &[STRINGS, LISTS, SETS, OTHERS, MEASURED, WAITING, WAITING_FOR_ONE],
         }
     }
 }
@@ -134,6 +134,24 @@ pub struct Workload {
 const QUEUED_MAX: u64 = 5;
 /// One in so many commands on a pair of keys goes from one type's keys to another's.
 const CROSSING: u64 = 16;
+
+/// A place that GEOADD puts members at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// As it is given.
+    pub(crate) lon: &'static str,
+    lat: &'static str,
+    /// What the sorted set keeps of it.
+    pub(crate) score: i64,
+    /// From the centre of all searches, rounded up.
+    pub(crate) distance_km: i64,
+}
+
+pub(crate) const PLACES: [Place; 3] = [
+    Place { lon: "13.361389", lat: "38.115556", score: 3_479_099_956_230_698, distance_km: 191 },
+    Place { lon: "15.087269", lat: "37.502669", score: 3_479_447_370_796_909, distance_km: 57 },
+    Place { lon: "2.349014", lat: "48.864716", score: 3_663_832_805_879_806, distance_km: 1680 },
+];
 
 type Make = fn(&mut Workload, &mut Rng) -> Operation;
 
@@ -251,6 +269,31 @@ const OTHERS: &[Make] = &[
     |w, r| w.many(r, "TOUCH", "hash", false),
 ];
 
+/// Places in sorted sets, and HyperLogLogs, whose few elements are counted exactly.
+const MEASURED: &[Make] = &[
+    |w, r| {
+        let (place, member) = (PLACES[(r.next() % PLACES.len() as u64) as usize], member(r));
+        w.on_key(r, "GEOADD", "sorted", &[place.lon, place.lat, &member])
+    },
+    |w, r| {
+        let search = search(r);
+        w.on_key(r, "GEOSEARCH", "sorted", &search)
+    },
+    |w, r| {
+        let keys = [w.key(r, "sorted"), w.key(r, "sorted")];
+        let search = search(r);
+        w.worded(&["GEOSEARCHSTORE"], &keys, &search)
+    },
+    |w, r| w.on_member(r, "PFADD", "log", 1),
+    |w, r| w.on_member(r, "PFADD", "log", 2),
+    |w, r| w.on_key(r, "PFCOUNT", "log", &[]),
+    |w, r| w.many(r, "PFCOUNT", "log", false),
+    |w, r| w.many(r, "PFMERGE", "log", false),
+    |w, r| w.many(r, "DEL", "log", false),
+    |w, r| w.pair(r, "COPY", "log"),
+    |w, r| w.pair(r, "RENAME", "log"),
+];
+
 const WAITING_FOR_ONE: &[Make] = &[
     |w, r| w.wait_for(r, "BLPOP", "list", 1),
     |w, r| w.wait_for(r, "BRPOP", "list", 1),
@@ -285,7 +328,7 @@ const TRANSACTIONS: &[Make] = &[
     |w, r| w.transaction(r),
     |w, r| w.transaction(r),
     |w, r| {
-        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.any_key(r)).collect();
+        let keys: Vec<String> = (0..1 + r.next() % 3).map(|_| w.watched_key(r)).collect();
         let words = std::iter::once("WATCH".to_owned()).chain(keys).collect();
         // It is ordered against everything, as EXEC is.
         Operation::new(words, Keys::All)
@@ -312,6 +355,12 @@ fn side(rng: &mut Rng) -> &'static str {
 /// One in three for ever, the others for some milliseconds of the simulator's.
 fn timeout(rng: &mut Rng) -> &'static str {
     ["0", "0.004", "0.015"][(rng.next() % 3) as usize]
+}
+
+/// Around one centre: the radius decides which places are found. Scores that are no place's are far away.
+fn search(rng: &mut Rng) -> [&'static str; 6] {
+    let radius = ["20", "100", "300", "3000"][(rng.next() % 4) as usize];
+    ["FROMLONLAT", "15", "37", "BYRADIUS", radius, "km"]
 }
 
 fn member(rng: &mut Rng) -> String {
@@ -357,19 +406,15 @@ impl Workload {
     }
 
     fn key(&self, rng: &mut Rng, family: &str) -> String {
-        // Only sometimes, since most commands then end in an error.
-        if self.profile == Profile::All && rng.next().is_multiple_of(CROSSING * 2) {
+        // Only sometimes, since most commands then end in an error. The bytes of a HyperLogLog are nothing that the model knows.
+        if self.profile == Profile::All && family != "log" && rng.next().is_multiple_of(CROSSING * 2) {
             return self.any_key(rng);
         }
         format!("{family}:{}", rng.next() % self.keys as u64)
     }
 
     fn any_key(&self, rng: &mut Rng) -> String {
-        let families: &[&str] = match self.profile {
-            Profile::Strings => &["key"],
-            Profile::Queues | Profile::Waiting => &["list"],
-            Profile::Collections | Profile::All => &["key", "list", "set", "sorted", "hash"],
-        };
+        let families: Vec<&str> = self.families().iter().copied().filter(|family| *family != "log").collect();
         format!(
             "{}:{}",
             families[(rng.next() % families.len() as u64) as usize],
@@ -377,15 +422,26 @@ impl Workload {
         )
     }
 
-    /// All keys there can be.
-    pub fn all_keys(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let families: &[&str] = match self.profile {
+    fn watched_key(&self, rng: &mut Rng) -> String {
+        let families = self.families();
+        let family = families[(rng.next() % families.len() as u64) as usize];
+        self.key(rng, family)
+    }
+
+    const fn families(&self) -> &'static [&'static str] {
+        match self.profile {
             Profile::Strings => &["key"],
             Profile::Queues | Profile::Waiting => &["list"],
-            Profile::Collections | Profile::All => &["key", "list", "set", "sorted", "hash"],
-        };
+            Profile::Collections | Profile::All => &["key", "list", "set", "sorted", "hash", "log"],
+        }
+    }
+
+    /// All keys there can be.
+    pub fn all_keys(&self) -> impl Iterator<Item = (&'static str, String)> {
         let keys = self.keys;
-        families.iter().flat_map(move |family| (0..keys).map(move |n| (*family, format!("{family}:{n}"))))
+        self.families()
+            .iter()
+            .flat_map(move |family| (0..keys).map(move |n| (*family, format!("{family}:{n}"))))
     }
 
     /// Values never repeat, so that a reply tells which write it saw.

@@ -434,6 +434,7 @@ impl World {
                 "key" => vec!["GET".to_owned(), key.clone()],
                 "list" => ["LRANGE", &key, "0", "-1"].map(str::to_owned).to_vec(),
                 "set" => vec!["SMEMBERS".to_owned(), key.clone()],
+                "log" => vec!["PFCOUNT".to_owned(), key.clone()],
                 "sorted" => ["ZRANGE", &key, "0", "-1"].map(str::to_owned).to_vec(),
                 _ => vec!["HLEN".to_owned(), key.clone()],
             };

@@ -93,7 +93,19 @@ fn the_workload_has_every_plan() {
         .map(|command| format!("{}: {:?}", command.name, shape(command)))
         .collect();
     assert!(missing.is_empty(), "not in the workload:\n{}", missing.join("\n"));
-    for group in ["string", "generic", "list", "set", "sorted-set", "hash", "bitmap", "transactions"] {
+    let groups = [
+        "string",
+        "generic",
+        "list",
+        "set",
+        "sorted-set",
+        "hash",
+        "bitmap",
+        "hyperloglog",
+        "geo",
+        "transactions",
+    ];
+    for group in groups {
         let of_group = all_commands().filter(in_workload).filter(|command| command.group == group).count();
         assert!(of_group > 0, "no command of group {group} is in the workload");
     }

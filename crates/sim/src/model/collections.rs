@@ -5,7 +5,7 @@ use super::{Model, Value};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A value of another type is an error.
-type Checked<T> = Result<T, Expected>;
+pub(super) type Checked<T> = Result<T, Expected>;
 
 /// What a command pops from: the end is its left one.
 fn is_left(word: &str) -> bool {
@@ -29,7 +29,7 @@ impl Model {
         }
     }
 
-    fn sorted(&self, key: &str) -> Checked<BTreeMap<String, i64>> {
+    pub(super) fn sorted(&self, key: &str) -> Checked<BTreeMap<String, i64>> {
         match self.keys.get(key) {
             None => Ok(BTreeMap::new()),
             Some(Value::Sorted(sorted)) => Ok(sorted.clone()),
@@ -46,9 +46,9 @@ impl Model {
     }
 
     /// Sets a value, or removes the key if that is empty.
-    fn store(&mut self, key: &str, value: Value) {
+    pub(super) fn store(&mut self, key: &str, value: Value) {
         let empty = match &value {
-            Value::Text(_) => false,
+            Value::Text(_) | Value::Log(_) => false,
             Value::List(list) => list.is_empty(),
             Value::Set(set) => set.is_empty(),
             Value::Sorted(sorted) => sorted.is_empty(),
@@ -169,7 +169,7 @@ impl Model {
             Some(Value::List(list)) => list.iter().cloned().collect(),
             Some(Value::Set(set)) => set.iter().cloned().collect(),
             Some(Value::Sorted(sorted)) => sorted.keys().cloned().collect(),
-            Some(Value::Text(_) | Value::Hash(_)) => return Err(Expected::Error),
+            Some(Value::Text(_) | Value::Hash(_) | Value::Log(_)) => return Err(Expected::Error),
         };
         elements.sort();
         Ok(elements)
@@ -223,14 +223,7 @@ impl Model {
         let (name, rest) = (words[0].as_str(), &words[1..]);
         let int = |number: usize| Expected::Int(number as i64);
         Some(match name {
-            "ZADD" => self.sorted(&rest[0]).map(|mut sorted| {
-                let score = rest[1].parse().expect("a score");
-                let before = sorted.insert(rest[2].clone(), score);
-                if before != Some(score) {
-                    self.store(&rest[0], Value::Sorted(sorted));
-                }
-                int(before.is_none().into())
-            }),
+            "ZADD" => self.add_scored(&rest[0], &rest[2], rest[1].parse().expect("a score")),
             "ZREM" => self.sorted(&rest[0]).map(|mut sorted| {
                 let removed = sorted.remove(&rest[1]).is_some();
                 if removed {
@@ -274,8 +267,17 @@ impl Model {
             }),
             "HGET" => self.hash(&rest[0]).map(|hash| Expected::Text(hash.get(&rest[1]).cloned())),
             "HLEN" => self.hash(&rest[0]).map(|hash| int(hash.len())),
-            _ => return None,
+            _ => return self.on_measured(words),
         })
+    }
+
+    pub(super) fn add_scored(&mut self, key: &str, member: &str, score: i64) -> Checked<Expected> {
+        let mut sorted = self.sorted(key)?;
+        let before = sorted.insert(member.to_owned(), score);
+        if before != Some(score) {
+            self.store(key, Value::Sorted(sorted));
+        }
+        Ok(Expected::Int(before.is_none().into()))
     }
 
     /// A sorted set, or a set, whose members count 1 each.
@@ -286,7 +288,7 @@ impl Model {
         }
     }
 
-    fn store_sorted(&mut self, key: &str, sorted: BTreeMap<String, i64>) -> Expected {
+    pub(super) fn store_sorted(&mut self, key: &str, sorted: BTreeMap<String, i64>) -> Expected {
         let len = sorted.len();
         self.store(key, Value::Sorted(sorted));
         Expected::Int(len as i64)

@@ -1,11 +1,13 @@
 //! What a single-threaded Redis would answer: the reference that histories are held against.
 
 mod collections;
+mod measured;
 mod reply;
 mod waiting;
 
 use crate::workload::Operation;
 use corelane_resp::Frame;
+use measured::Log;
 use reply::Expected;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use waiting::Waiter;
@@ -27,6 +29,8 @@ enum Value {
     Set(BTreeSet<String>),
     Sorted(BTreeMap<String, i64>),
     Hash(BTreeMap<String, String>),
+    /// A HyperLogLog.
+    Log(Log),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
