@@ -70,7 +70,20 @@ fn results_are_saved_compared_and_drawn() {
 
 #[test]
 fn bad_flags_are_usage_errors() {
-    for args in [&["-i", "0"][..], &["-D", "soon"], &["-p", "100"], &["--nope"]] {
+    for args in [
+        &["-i", "0"][..],
+        &["-D", "soon"],
+        &["-p", "100"],
+        &["--nope"],
+        // What would change nothing is refused.
+        &["--server", "localhost:1", "-p", "1"],
+        &["--server", "localhost:1", "--intrinsic", "1"],
+        &["--intrinsic", "1", "-i", "100"],
+        &["--intrinsic", "1", "-m"],
+        &["--report", "a", "--json"],
+        &["--history", "1"],
+        &["--user", "somebody", "--server", "localhost:1"],
+    ] {
         assert_eq!(latency(args).status.code(), Some(2), "{args:?}");
     }
     let output = latency(&["-a", "9999", "-l", "1"]);

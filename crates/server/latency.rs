@@ -21,6 +21,9 @@ use corelane_runtime::topology::{allowed_cpus, parse_list};
 
 use crate::output::{show, show_line};
 
+/// The options that are about wake-ups only.
+const WAKE_UPS: [&str; 6] = ["loops", "priority", "affinity", "mlockall", "histogram", "save"];
+
 /// Measures latency: of waking up, of running undisturbed, or of a server
 #[derive(Debug, Parser)]
 #[command(name = "corelane latency", disable_help_flag = true)]
@@ -59,16 +62,16 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Compare what several runs have saved, in a table of Markdown
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = WAKE_UPS, conflicts_with_all = ["interval", "duration", "quiet", "json", "svg", "intrinsic", "server"])]
     report: Vec<PathBuf>,
     /// Measure for so many seconds how long a thread that does not wait is kept from running
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = WAKE_UPS, conflicts_with_all = ["interval", "duration", "quiet", "svg", "server"])]
     intrinsic: Option<u64>,
     /// Measure the round trips of PING to a server
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = WAKE_UPS)]
     server: Option<String>,
     /// With --server: a line for every so many seconds
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "15")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "15", requires = "server")]
     history: Option<u64>,
     /// With --server: a user's name, to go with the password
     #[arg(long, value_name = "NAME", requires = "pass")]
