@@ -219,16 +219,18 @@ impl BatchReplies {
         true
     }
 
-    /// Takes what has been answered; all messages are sent first, so that the shards work at the same time.
+    /// Takes what has been answered. All messages are sent first, so that the shards work at the same time; then one answer
+    /// after the other is waited for, that of the last message first: whoever answers before it wakes nobody.
     fn poll_phase(&mut self, context: &mut Context<'_>) {
-        let Self { under_way, replies, .. } = self;
-        under_way.retain_mut(|(exchange, places)| match exchange.poll(context) {
-            Poll::Pending => true,
-            Poll::Ready(answer) => {
-                distribute(answer, places, replies);
-                false
-            }
-        });
+        for (exchange, _) in &mut self.under_way {
+            // What fails is told once more by the poll below.
+            let _ = exchange.send(Some(context.waker()));
+        }
+        while let Some((exchange, places)) = self.under_way.last_mut() {
+            let Poll::Ready(answer) = exchange.poll(context) else { return };
+            distribute(answer, places, &mut self.replies);
+            self.under_way.pop();
+        }
     }
 }
 
