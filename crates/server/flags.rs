@@ -12,6 +12,7 @@ use corelane_engine::config::{Config, Directive, Kind};
 use corelane_runtime::topology::parse_list;
 
 use crate::config_file::{self, Line};
+use crate::tools;
 
 /// How much a misspelt name may look like another one before it is taken for it.
 const SIMILAR_MIN: f64 = 0.8;
@@ -64,7 +65,7 @@ pub(crate) fn command() -> Command {
     Command::new("corelane")
         .version(VERSION)
         .about("A Redis-compatible, shared-nothing, thread-per-core cache server.")
-        .after_help("The directives are explained in docs/config.md. `corelane doctor` looks whether this machine can run it.")
+        .after_help(format!("{}\nThe directives are explained in docs/config.md.", tools::overview()))
         .arg(Arg::new("FILE").help("Configuration file in the form of redis.conf; - for the standard input"))
         .arg(
             Arg::new("check-config")

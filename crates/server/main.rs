@@ -21,6 +21,7 @@ mod rewrite;
 mod stat;
 mod target;
 mod threads;
+mod tools;
 mod top;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ use corelane_runtime::host::Host;
 use corelane_runtime::options::ServerOptions;
 
 use flags::Invocation;
+use tools::TOOLS;
 
 /// The exit code for what makes no sense.
 const USAGE: u8 = 2;
@@ -38,27 +40,10 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     corelane_runtime::use_allocator(allocator::MIMALLOC);
     let mut args = std::env::args_os().skip(1).peekable();
-    if args.next_if(|word| word == "doctor").is_some() {
-        let Some((json, directives)) = doctor::arguments(args) else { return doctor::help() };
-        return match understand(directives.into_iter()) {
-            Ok(invocation) => doctor::run(ServerOptions::from_config(invocation.config), json),
-            Err(code) => code,
-        };
-    }
-    if args.next_if(|word| word == "bench").is_some() {
-        return bench::run(args);
-    }
-    if args.next_if(|word| word == "latency").is_some() {
-        return latency::run(args);
-    }
-    if args.next_if(|word| word == "experiment").is_some() {
-        return experiment::run(args);
-    }
-    if args.next_if(|word| word == "stat").is_some() {
-        return stat::run(args);
-    }
-    if args.next_if(|word| word == "top").is_some() {
-        return top::run(args);
+    for tool in &TOOLS {
+        if args.next_if(|word| word == tool.name).is_some() {
+            return (tool.run)(Box::new(args));
+        }
     }
     let invocation = match understand(args) {
         Ok(invocation) => invocation,

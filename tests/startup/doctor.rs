@@ -103,6 +103,14 @@ fn what_makes_the_server_worse_is_a_warning() {
 
 #[test]
 fn json_help_and_usage_errors() {
+    let all = Command::new(env!("CARGO_BIN_EXE_corelane")).arg("--help").output().expect("corelane runs");
+    let all = String::from_utf8_lossy(&all.stdout);
+    for tool in ["bench", "stat", "top", "latency", "experiment", "doctor"] {
+        assert!(all.contains(&format!("  corelane {tool} ")), "{all}");
+        let help = Command::new(env!("CARGO_BIN_EXE_corelane")).args([tool, "--help"]).output();
+        let help = help.expect("corelane runs");
+        assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains(tool), "{help:?}");
+    }
     let port = server::free_port().to_string();
     let (code, text) = doctor(&["--json", "--port", &port, "--cpus", "9999"], |_| {});
     assert_eq!(code, Some(1), "{text}");
