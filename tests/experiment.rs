@@ -187,6 +187,57 @@ fn bad_flags_are_usage_errors_and_bad_runs_failures() {
     }
 }
 
+/// The words of a command line, with either kind of quotes.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quote) = (vec![String::new()], None);
+    for letter in line.chars() {
+        let word = words.last_mut().expect("it begins with one");
+        match (letter, quote) {
+            (_, Some(open)) if letter == open => quote = None,
+            (_, Some(_)) => word.push(letter),
+            ('\'' | '"', None) => quote = Some(letter),
+            (' ', None) => words.push(String::new()),
+            (_, None) => word.push(letter),
+        }
+    }
+    words
+}
+
+/// What stands for a table of a published document has loads and cases of these names. Each command gets as far as to a server that
+/// cannot be started, or reached.
+#[test]
+fn the_commands_for_published_tables_are_understood() {
+    let document = fs::read_to_string("docs/reproduce.md").expect("the document");
+    let rows = document.lines().filter(|line| line.starts_with('|'));
+    let commands = rows.flat_map(|row| row.split('`').skip(1).step_by(2));
+    let mut measured = 0;
+    for line in commands.filter(|text| text.starts_with("corelane experiment ")) {
+        if line.starts_with("corelane experiment diff ") {
+            continue;
+        }
+        let mut args =
+            words(&line.replace("HOST", "host.invalid").replace("redis-server", "no-such-program"));
+        args.drain(..2);
+        let (program, option) = ("no-such-program {port}", args[0].clone());
+        match option.as_str() {
+            "env" => args.extend(["--server", program].map(str::to_owned)),
+            "accel" => args.extend(["--ordinary", program].map(str::to_owned)),
+            _ => {}
+        }
+        if let Some(at) = args.iter().position(|word| word == "--out") {
+            args.drain(at..at + 2);
+        }
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = experiment(&args);
+        let said = complaint(&output);
+        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        let stopped = ["cannot run `no-such-program", "host.invalid", "only one core"];
+        assert!(stopped.iter().any(|why| said.contains(why)), "{line}: {said}");
+        measured += 1;
+    }
+    assert!(measured >= 13, "{measured} commands");
+}
+
 #[test]
 fn servers_that_cannot_be_reached_or_do_not_start_are_told_at_once() {
     let started = Instant::now();
