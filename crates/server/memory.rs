@@ -43,8 +43,24 @@ mod tests {
         statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
     }
 
+    /// Says that the process is this test's own.
+    const ALONE: &str = "CORELANE_TEST_ALONE";
+
+    /// In a process of its own: other tests of this one take memory meanwhile.
     #[test]
     fn what_one_thread_frees_another_returns() {
+        if std::env::var_os(ALONE).is_none() {
+            let name = "memory::tests::what_one_thread_frees_another_returns";
+            let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+            let output = alone.args([name, "--exact", "--nocapture"]).env(ALONE, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                output.status.success() && said.contains("1 passed"),
+                "{said}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            return;
+        }
         return_in_background().unwrap();
         let before = resident_bytes();
         let blocks: Vec<Vec<u8>> = (0..128 << 10).map(|_| vec![1; 1 << 10]).collect();
