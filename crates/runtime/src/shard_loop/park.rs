@@ -3,13 +3,18 @@
 //! glommio has no public wait for a descriptor, but a `BufferedFile` reads any of them through its ring. One read of the
 //! event is kept in flight from park to park and completes exactly when somebody writes the event: a park that ends by
 //! its time-out allocates nothing and leaves nothing behind.
+//!
+//! glommio adds a waker each time that a read in flight is polled, and counts wakers in 16 bits: after seven minutes without
+//! an event the count would overflow. So a read is polled when it begins, and again only when it has completed ([`Bell`]).
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use glommio::io::BufferedFile;
@@ -85,10 +90,43 @@ impl ThreadPark {
     }
 }
 
+/// What the read in flight wakes: it notes that, and wakes who parks.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    parked: Mutex<Option<Waker>>,
+}
+
+impl Bell {
+    /// Who parks from now on.
+    fn wakes(&self, waker: &Waker) {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !parked.as_ref().is_some_and(|parked| parked.will_wake(waker)) {
+            *parked = Some(waker.clone());
+        }
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        if let Some(parked) = &*self.parked.lock().unwrap_or_else(PoisonError::into_inner) {
+            parked.wake_by_ref();
+        }
+    }
+}
+
 /// Parking in glommio.
 pub(crate) struct ExecutorPark {
     event: Rc<BufferedFile>,
     read: Option<Read>,
+    bell: Arc<Bell>,
+    /// The bell's.
+    waker: Waker,
 }
 
 impl ExecutorPark {
@@ -96,15 +134,23 @@ impl ExecutorPark {
         let fd = event.try_clone_to_owned()?.into_raw_fd();
         // SAFETY: the duplicate is open and, from here on, owned by the file alone.
         let event = Rc::new(unsafe { BufferedFile::from_raw_fd(fd) });
-        Ok(Self { event, read: None })
+        let bell = Arc::new(Bell::default());
+        Ok(Self { event, read: None, waker: Waker::from(Arc::clone(&bell)), bell })
     }
 
     async fn park(&mut self, limit: Duration) -> io::Result<bool> {
         let mut timer = Timer::new(limit);
-        let event = &self.event;
-        let read = self.read.get_or_insert_with(|| read_once(Rc::clone(event)));
+        let (event, bell, waker) = (&self.event, &self.bell, &self.waker);
+        let read = self.read.get_or_insert_with(|| {
+            // One that is new has to be polled to begin.
+            bell.rung.store(true, Ordering::Release);
+            read_once(Rc::clone(event))
+        });
         let outcome = poll_fn(|cx| {
-            if let Poll::Ready(outcome) = read.as_mut().poll(cx) {
+            bell.wakes(cx.waker());
+            if bell.rung.swap(false, Ordering::Acquire)
+                && let Poll::Ready(outcome) = read.as_mut().poll(&mut Context::from_waker(waker))
+            {
                 return Poll::Ready(Some(outcome));
             }
             Pin::new(&mut timer).poll(cx).map(|_| None)
@@ -201,6 +247,21 @@ mod tests {
             assert!(after.0 < before.0 + 2048, "resident: {} KiB, then {} KiB", before.0, after.0);
             // Other tests of this process come and go; a leak would show one descriptor per park.
             assert!(after.1 < before.1 + 1000, "descriptors: {}, then {}", before.1, after.1);
+            parker.finish().await;
+        });
+    }
+
+    #[test]
+    fn a_park_after_very_many_without_an_event_still_ends_by_one() {
+        in_executor(async {
+            let event = eventfd();
+            let mut parker = ExecutorPark::new(event.as_fd()).unwrap();
+            for i in 0..PARKS {
+                assert!(!parker.park(Duration::ZERO).await.unwrap(), "park {i}");
+            }
+            ring(event.as_fd());
+            assert!(parker.park(Duration::from_secs(10)).await.unwrap());
+            assert!(!parker.park(Duration::from_millis(1)).await.unwrap());
             parker.finish().await;
         });
     }
