@@ -156,9 +156,13 @@ impl ShardLoop {
     /// # Errors
     /// The ring failed, or there was a panic that is not to end the process.
     pub(crate) async fn run(mut self) -> Result<(), LoopError> {
-        let outcome = self.serve().await;
-        match outcome {
-            Ok(()) => Ok(self.finish().await?),
+        let (me, tenancy) = (self.mesh.me(), self.tenancy);
+        let outcome = panics::guarded(self.serve()).await;
+        match outcome.unwrap_or_else(|| Err(panicked(me, tenancy, None))) {
+            Ok(()) => {
+                let outcome = panics::guarded(self.finish()).await;
+                outcome.unwrap_or_else(|| Err(panicked(me, tenancy, None)))
+            }
             Err(LoopError::Panic(what)) => {
                 self.fail().await;
                 Err(LoopError::Panic(what))
@@ -181,14 +185,11 @@ impl ShardLoop {
         Ok(())
     }
 
-    /// A turn whose panic ends the process or this shard: what the command was changing may be torn.
+    /// A turn whose panic, too, ends the process or this shard, with the command's name: what that was changing may be torn.
     fn guarded_turn(&mut self) -> Result<Pace, LoopError> {
         match catch_unwind(AssertUnwindSafe(|| self.turn())) {
             Ok(pace) => Ok(pace?),
-            Err(_) => match self.tenancy {
-                Tenancy::Owner => panics::report_and_exit(self.mesh.me(), self.node.current_command()),
-                Tenancy::Guest => Err(LoopError::Panic(self.node.current_command())),
-            },
+            Err(_) => Err(panicked(self.mesh.me(), self.tenancy, self.node.current_command())),
         }
     }
 
@@ -377,6 +378,14 @@ impl ShardLoop {
         }
         self.parker.finish().await;
         Ok(())
+    }
+}
+
+/// What a panic comes to: the end of the process, or of this shard alone.
+fn panicked(me: usize, tenancy: Tenancy, command: Option<&'static str>) -> LoopError {
+    match tenancy {
+        Tenancy::Owner => panics::report_and_exit(me, command),
+        Tenancy::Guest => LoopError::Panic(command),
     }
 }
 

@@ -1,8 +1,11 @@
-//! A panic in a command: what is printed, and the end of the process.
+//! A panic in a shard's thread, mostly in a command: what is printed, and the end of the process.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
-use std::panic::PanicHookInfo;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
 
 thread_local! {
     /// Message, place and backtrace of this thread's panic, noted by the hook while the stack was still there.
@@ -20,6 +23,16 @@ pub(crate) fn install_hook() {
             previous(info);
         }
     }));
+}
+
+/// Runs a future to its end; `None` if it panicked. An executor would let go of the task without a word, and its thread sleep on.
+pub(crate) async fn guarded<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Prints what the hook has noted and ends the process: the shard's data may be torn.
@@ -44,11 +57,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_panic_between_two_waits_ends_the_future_that_is_guarded() {
+        let executor = glommio::LocalExecutorBuilder::default().make().unwrap();
+        let (whole, torn) = executor.run(async {
+            let wait = || glommio::timer::sleep(std::time::Duration::from_millis(1));
+            let whole = guarded(async {
+                wait().await;
+                7
+            });
+            let torn = guarded(async {
+                wait().await;
+                assert!(std::hint::black_box(false), "torn");
+            });
+            (whole.await, torn.await)
+        });
+        assert_eq!((whole, torn), (Some(7), None));
+    }
+
+    #[test]
     fn a_panic_is_noted_with_message_place_and_backtrace() {
         install_hook();
         let thread = std::thread::Builder::new().name("shard-7".to_owned());
         let noted = thread.spawn(|| {
-            let caught = std::panic::catch_unwind(|| panic!("torn {}", 42));
+            let caught = catch_unwind(|| panic!("torn {}", 42));
             assert!(caught.is_err());
             NOTED.with_borrow_mut(Option::take)
         });
