@@ -3,6 +3,7 @@
 //! The ring is the servers' (`crate::ring`): multishot receives into provided buffers, sends that complete only when they
 //! fail, one call into the kernel for many of both. What is sent and what the replies mean is the business of a [`Traffic`].
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{IntoRawFd, RawFd};
@@ -17,6 +18,8 @@ use crate::ring::{Buffers, Completion, Op, PoolSize, Ring, Token};
 
 /// Completions handled between two calls into the kernel: what they send is not kept waiting longer than this.
 const BATCH_MAX: usize = 16;
+/// Completions that were handled are forgotten when they are so many, or all.
+const HANDLED_MAX: usize = 4096;
 /// Receive buffers: one for each connection with bytes that have not been read.
 const BUFFERS: PoolSize = PoolSize { min: 256, max: 8192 };
 /// The longest wait of [`Wait::Long`], so that others can end the load.
@@ -149,7 +152,7 @@ pub struct Outbound {
     /// Sends at once queued now belong to this epoch; those of the last settled one are over.
     epoch: u64,
     settled: u64,
-    starved: Vec<usize>,
+    starved: VecDeque<usize>,
     /// Connections that want to send before it is known that what they sent last has left.
     hasty: Vec<usize>,
     ticking: bool,
@@ -175,7 +178,7 @@ impl Outbound {
             next: 0,
             epoch: 1,
             settled: 0,
-            starved: Vec::new(),
+            starved: VecDeque::new(),
             hasty: Vec::new(),
             ticking: false,
             any_later: false,
@@ -217,7 +220,8 @@ impl Outbound {
     /// # Errors
     /// The ring does not work.
     pub fn turn(&mut self, traffic: &mut impl Traffic, wait: Wait) -> io::Result<()> {
-        let idle = self.next == self.completions.len() && self.hasty.is_empty() && !self.ring.is_ready();
+        let rests = self.hasty.is_empty() && self.starved.is_empty();
+        let idle = self.next == self.completions.len() && rests && !self.ring.is_ready();
         match wait {
             Wait::For(time) if idle && !time.is_zero() => self.ring.wait_for(time)?,
             Wait::Long if idle => {
@@ -241,12 +245,13 @@ impl Outbound {
             self.next += 1;
             self.handle(completion, traffic);
         }
-        if self.next == self.completions.len() {
-            self.completions.clear();
+        // There may never be a turn that leaves none.
+        if self.next == self.completions.len() || self.next >= HANDLED_MAX {
+            self.completions.drain(..self.next);
             self.next = 0;
-            if !self.starved.is_empty() {
-                self.feed_starved();
-            }
+        }
+        if !self.starved.is_empty() {
+            self.feed_starved();
         }
         Ok(())
     }
@@ -363,7 +368,7 @@ impl Outbound {
                 self.follow(idx, next, traffic);
             }
             (0, _) => self.lose(idx, Lost::Closed, traffic),
-            (result, _) if result == -libc::ENOBUFS => self.starved.push(idx),
+            (result, _) if result == -libc::ENOBUFS => self.starved.push_back(idx),
             (result, _) if matches!(-result, libc::EINTR | libc::EAGAIN) => self.receive(idx),
             (result, _) => self.lose(idx, Lost::Broken(error(result)), traffic),
         }
@@ -394,9 +399,11 @@ impl Outbound {
         self.ring.recv_multi(connection.fd, token(Op::Recv, idx, connection.generation));
     }
 
+    /// More buffers, and another try for those that have found none for the longest time: for as many as one turn gives buffers back.
     fn feed_starved(&mut self) {
         self.buffers.grow();
-        for idx in std::mem::take(&mut self.starved) {
+        for _ in 0..BATCH_MAX {
+            let Some(idx) = self.starved.pop_front() else { return };
             if self.connections[idx].fd >= 0 {
                 self.receive(idx);
             }
