@@ -1,23 +1,12 @@
 //! Calls of an embedding program on nodes in this thread: what they wait for, and what a failed shard does to them.
 
-use corelane_engine::{
-    Called, Calls, Faults, Node, NodeConfig, Peer, Route, Router, SessionId, Settings, ShardId, Ticks,
-};
+mod common;
+
+use common::nodes;
+use corelane_engine::{Called, Calls, Node, Peer, Route, Router, SessionId, ShardId};
 use corelane_resp::{Frame, Frames, Reply};
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn nodes(shards: u16) -> Vec<Node> {
-    let config = |me| NodeConfig {
-        me: ShardId(me),
-        shards,
-        seed: 11,
-        settings: Settings::default(),
-        ticks: Ticks::STOPPED,
-        faults: Faults::default(),
-    };
-    (0..shards).map(|me| Node::new(config(me))).collect()
-}
 
 /// Brings all batches to their shards once; true if there were any. What is for a shard in `dead` is lost.
 fn carry(nodes: &mut [Node], dead: &[u16]) -> bool {

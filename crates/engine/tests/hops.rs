@@ -2,7 +2,10 @@
 //!
 //! Engines in this thread. In a trip everything that lies ready goes to its shard; a hop, out and back, is two trips.
 
-use corelane_engine::{Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks, slot_of};
+mod common;
+
+use common::nodes;
+use corelane_engine::{Node, Peer, SessionId, ShardId, slot_of};
 use corelane_resp::{Frame, decode, encode_command};
 
 const NOW: u64 = 1_700_000_000_000;
@@ -28,15 +31,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let config = |me| NodeConfig {
-            me: ShardId(me),
-            shards: SHARDS,
-            seed: 7,
-            settings: Settings::default(),
-            ticks: Ticks::STOPPED,
-            faults: Faults::default(),
-        };
-        let mut nodes: Vec<Node> = (0..SHARDS).map(|me| Node::new(config(me))).collect();
+        let mut nodes = nodes(SHARDS);
         let client = nodes[HOME].open(Peer::default(), NOW);
         Self { nodes, client }
     }

@@ -1,7 +1,10 @@
 //! Many clients wait for each other's keys, in different orders, while others push and read: everybody gets on. Engines in this
 //! thread, messages in random order between pairs of shards.
 
-use corelane_engine::{Batch, Faults, Node, NodeConfig, Peer, Rng, SessionId, Settings, ShardId, Ticks};
+mod common;
+
+use common::nodes;
+use corelane_engine::{Batch, Node, Peer, Rng, SessionId, ShardId};
 use corelane_resp::{decode, encode_command};
 use std::collections::VecDeque;
 
@@ -58,15 +61,7 @@ fn pushes(producer: usize) -> VecDeque<String> {
 impl World {
     fn new(seed: u64) -> Self {
         let shards = 2 + (seed % 4) as u16;
-        let config = |me| NodeConfig {
-            me: ShardId(me),
-            shards,
-            seed: 7,
-            settings: Settings::default(),
-            ticks: Ticks::STOPPED,
-            faults: Faults::default(),
-        };
-        let nodes = (0..shards).map(|me| Node::new(config(me))).collect();
+        let nodes = nodes(shards);
         let links = (0..shards * shards).map(|_| VecDeque::new()).collect();
         let mut world = Self { nodes, links, clients: Vec::new(), rng: Rng::new(seed) };
         WAITING.into_iter().for_each(|line| world.connect([line.to_owned()].into(), true));

@@ -1,21 +1,12 @@
 //! Commands that wait, on engines in this thread, message by message: what a run against a server meets too seldom.
 
-use corelane_engine::{Faults, Node, NodeConfig, Peer, SessionId, Settings, ShardId, Ticks, slot_of};
+mod common;
+
+use common::nodes;
+use corelane_engine::{Node, Peer, SessionId, ShardId, slot_of};
 use corelane_resp::{Frame, decode, encode_command};
 
 const NOW: u64 = 1_700_000_000_000;
-
-fn nodes(shards: u16) -> Vec<Node> {
-    let config = |me| NodeConfig {
-        me: ShardId(me),
-        shards,
-        seed: 7,
-        settings: Settings::default(),
-        ticks: Ticks::STOPPED,
-        faults: Faults::default(),
-    };
-    (0..shards).map(|me| Node::new(config(me))).collect()
-}
 
 /// A key of each of two shards.
 fn keys() -> [String; 2] {
