@@ -4,7 +4,7 @@
 //! transaction is on one shard, the bundle travels with the request for its intents: one hop.
 
 use crate::args::OwnedArgs;
-use crate::command::{Command, Plan};
+use crate::command::{Command, Pace, Plan};
 use crate::commands::CommandId;
 use crate::ctx::{Ctx, KeySelection, PartResult, Payload, write_error};
 use crate::execute::{PartRun, run_part, run_whole};
@@ -231,6 +231,7 @@ impl Node {
             keys: KeySelection::List(keys),
             stage: item.command.is_exclusive().into(),
             payload: std::mem::replace(&mut result.payload, Payload::None),
+            pace: Pace::Pieces,
             resume: run.resume,
             elements: 0,
         };

@@ -2,9 +2,9 @@
 
 use crate::args::Args;
 use crate::client_counts::ClientCounts;
-use crate::command::KeyRange;
+use crate::command::{KeyRange, Pace, Pacing};
 use crate::command_stats::CommandStats;
-use crate::commands::SortShare;
+use crate::commands::{SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -186,6 +186,8 @@ pub enum Payload {
     Scores(Vec<SentScores>),
     /// What the stages of SORT exchange.
     Sort(Box<SortShare>),
+    /// A SORT that is under way on this shard.
+    Sorting(Box<SortWork>),
     /// Numbers of clients.
     Clients(Vec<u64>),
     /// A digest of a shard's data.
@@ -360,6 +362,8 @@ pub struct Ctx<'a> {
     pub stage: u8,
     /// In: what an earlier stage handed on. Out: what this one does.
     pub payload: Payload,
+    /// How long the handler may take.
+    pub pace: Pace,
     /// Where a handler that answered `Flow::Again` goes on; 0 at first.
     pub resume: u64,
     /// Elements written to the reply so far, for handlers that do not know their number beforehand.
@@ -367,6 +371,12 @@ pub struct Ctx<'a> {
 }
 
 impl Ctx<'_> {
+    /// How much to do in this call.
+    #[inline]
+    pub fn pacing(&self) -> Pacing {
+        Pacing { pace: self.pace, sizes: self.shard.settings.pieces }
+    }
+
     /// Slot and hash of a key.
     #[inline]
     pub fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
@@ -383,6 +393,12 @@ impl Ctx<'_> {
     #[inline]
     pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         if self.shard.keyspace.no_touch { self.peek(key) } else { self.access(key) }
+    }
+
+    /// The same for a command that may be done in pieces: only the first of them counts.
+    #[inline]
+    pub fn look_on(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        if self.resume == 0 { self.lookup(key) } else { self.find(key) }
     }
 
     /// The same, and is an access whatever the client wants.

@@ -1,12 +1,12 @@
 //! From a command to the place where it runs.
 
 use crate::args::{Args, OwnedArgs};
-use crate::command::{Command, Flags, Plan, Scope};
+use crate::command::{Command, Flags, Flow, Pace, Plan, Scope};
 use crate::commands::{self, Lookup};
 use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
 use crate::errors::Error;
-use crate::execute::{run_whole, shard_of};
+use crate::execute::{run_at_pace, run_whole, shard_of};
 use crate::failover::SHARD_FAILED;
 use crate::keyspace::Millis;
 use crate::message::RequestHead;
@@ -59,10 +59,21 @@ impl Core {
     pub(crate) fn answer_command(
         &mut self,
         session: &mut Session,
-        (command, args, now): (&'static Command, Args<'_>, Millis),
+        run: (&'static Command, Args<'_>, Millis),
         write: impl FnOnce(&mut crate::ctx::Shard, &mut Client, &mut Reply) -> Result<(), Error>,
     ) {
         let answered = self.answer(session, write);
+        self.note_end(session, run, answered);
+    }
+
+    /// Takes the time of a command that has been answered.
+    #[inline]
+    fn note_end(
+        &mut self,
+        session: &Session,
+        (command, args, now): (&'static Command, Args<'_>, Millis),
+        answered: Answered,
+    ) {
         if !self.shard.timing.shares(command, self.running.number, answered) {
             self.ended_here(&session.client, command, args, answered, now);
         }
@@ -315,7 +326,7 @@ impl Core {
         owner == self.shard.me && !peers.participant.must_wait(&self.shard, &mut self.hashes, command, args)
     }
 
-    fn head(&self, session: &mut Session, id: SessionId, args: Args<'_>) -> RequestHead {
+    pub(crate) fn head(&self, session: &mut Session, id: SessionId, args: Args<'_>) -> RequestHead {
         RequestHead {
             session: id,
             seq: session.reserve_reply(args.bytes_len()),
@@ -346,9 +357,16 @@ impl Core {
         if command.flags.has(Flags::BLOCKING) {
             return self.run_or_wait(participant, session, id, (command, args, now));
         }
-        self.answer_command(session, (command, args, now), |shard, _, reply| {
-            run_whole(shard, command, db, now, args, reply)
+        let run = (command, args, now);
+        let mut flow = Flow::Done;
+        let answered = self.answer(session, |shard, _, reply| {
+            flow = run_at_pace(shard, command, Pace::Brief, (db, now), args, reply)?;
+            Ok(())
         });
+        if flow == Flow::Later {
+            return self.walk_here(participant, session, id, run);
+        }
+        self.note_end(session, run, answered);
         self.serve_new(participant, None, now);
     }
 

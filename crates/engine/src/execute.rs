@@ -1,7 +1,7 @@
 //! Runs a command, or its part, on one shard.
 
 use crate::args::Args;
-use crate::command::{Command, Flow, Handler, KeyRange, Merge, Plan};
+use crate::command::{Command, Flow, Handler, KeyRange, Merge, Pace, Plan};
 use crate::ctx::{Ctx, Decide, KeySelection, Next, On, PartResult, Payload, Shard};
 use crate::errors::Error;
 use crate::keyspace::Millis;
@@ -30,12 +30,13 @@ pub(crate) fn ctx<'a>(shard: &'a mut Shard, db: usize, now: Millis, keys: KeySel
         keys,
         stage: 0,
         payload: Payload::None,
+        pace: Pace::Whole,
         resume: 0,
         elements: 0,
     }
 }
 
-/// Runs a command all of whose keys live on this shard.
+/// Runs a command all of whose keys live on this shard, to its end.
 #[inline]
 pub(crate) fn run_whole(
     shard: &mut Shard,
@@ -45,15 +46,31 @@ pub(crate) fn run_whole(
     args: Args<'_>,
     reply: &mut Reply,
 ) -> Result<(), Error> {
+    run_at_pace(shard, command, Pace::Whole, (db, now), args, reply).map(|_| ())
+}
+
+/// Runs a command all of whose keys live on this shard; one that must be brief may be put off ([`Flow::Later`]).
+#[inline]
+pub(crate) fn run_at_pace(
+    shard: &mut Shard,
+    command: &Command,
+    pace: Pace,
+    (db, now): (usize, Millis),
+    args: Args<'_>,
+    reply: &mut Reply,
+) -> Result<Flow, Error> {
     match command.plan {
         Plan::OneShard(run) | Plan::Routed { run, .. } => {
             let mut ctx = ctx(shard, db, now, KeySelection::Range(KeyRange::NONE));
-            run(&mut ctx, args, reply).map(|_| ())
+            ctx.pace = pace;
+            run(&mut ctx, args, reply)
         }
-        Plan::EachShard { part, merge } => run_parts(shard, command, part, merge, db, now, args, reply),
+        Plan::EachShard { part, merge } => {
+            run_parts(shard, command, part, merge, db, now, args, reply).map(|()| Flow::Done)
+        }
         Plan::Staged { read, decide, write } => {
-            let keys = command.key_range(args).unwrap_or(KeyRange::NONE);
-            run_stages(shard, (read, decide, write), KeySelection::Range(keys), db, now, args, reply)
+            let keys = KeySelection::Range(command.key_range(args).unwrap_or(KeyRange::NONE));
+            run_stages(shard, (read, decide, write), pace, keys, (db, now), args, reply)
         }
         Plan::Session(_) | Plan::Exec | Plan::Container => unreachable!("such commands run on their session"),
     }
@@ -97,12 +114,12 @@ fn run_parts(
 fn run_stages(
     shard: &mut Shard,
     (read, decide, write): (Handler, crate::command::DecideFn, Handler),
+    pace: Pace,
     keys: KeySelection<'_>,
-    db: usize,
-    now: Millis,
+    (db, now): (usize, Millis),
     args: Args<'_>,
     reply: &mut Reply,
-) -> Result<(), Error> {
+) -> Result<Flow, Error> {
     let (mut stage, mut run, mut on, mut payload) = (0, read, On::All, Payload::None);
     loop {
         let selection = match on {
@@ -116,14 +133,17 @@ fn run_stages(
         };
         let mut ctx = ctx(shard, db, now, selection);
         (ctx.stage, ctx.payload) = (stage, payload);
-        run(&mut ctx, args, &mut result.reply)?;
+        ctx.pace = if stage == 0 { pace } else { Pace::Whole };
+        if run(&mut ctx, args, &mut result.reply)? == Flow::Later {
+            return Ok(Flow::Later);
+        }
         (result.elements, result.payload) = (ctx.elements, ctx.payload);
         let mut results = [result];
         match decide(&mut Decide { stage, args, results: &mut results, reply }) {
-            Next::Reply => return Ok(()),
+            Next::Reply => return Ok(Flow::Done),
             Next::Wait => {
                 shard.would_wait = true;
-                return Ok(());
+                return Ok(Flow::Done);
             }
             Next::Run { stage: next, on: place, payload: handed } => {
                 (stage, run, on, payload) = (next, write, place, handed);
@@ -143,7 +163,8 @@ pub(crate) fn run_some(
     reply: &mut Reply,
 ) -> Result<(), Error> {
     let Plan::Staged { read, decide, write } = command.plan else { return Err(Error::Syntax) };
-    run_stages(shard, (read, decide, write), KeySelection::List(keys), db, now, args, reply)
+    let keys = KeySelection::List(keys);
+    run_stages(shard, (read, decide, write), Pace::Whole, keys, (db, now), args, reply).map(|_| ())
 }
 
 /// What a part wrote, before it becomes a `PartResult`.
@@ -180,7 +201,7 @@ pub(crate) fn run_part(
     result.elements = ctx.elements;
     result.payload = ctx.payload;
     let again = match outcome {
-        Ok(Flow::Done) => None,
+        Ok(Flow::Done | Flow::Later) => None,
         Ok(Flow::Again(resume)) => {
             result.reply.seal();
             Some(resume)

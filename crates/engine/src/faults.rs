@@ -13,4 +13,6 @@ pub struct Faults {
     pub serves_last: bool,
     /// Keys that are made under intents wake nobody who waits for them.
     pub misses_new: bool,
+    /// Commands that are done in pieces hold no intents in between.
+    pub reads_unguarded: bool,
 }

@@ -58,16 +58,17 @@ mod transaction;
 mod typed;
 pub mod values;
 mod waits;
+mod walk;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use bundle::{Bundle, BundleItem, BundleLock, BundleResult};
 pub use client_counts::ClientCounts;
 pub use command::{
     Check, Command, DecideFn, Find, Flags, Flow, Handler, IsSecret, KeyFlags, KeyRange, KeySpec, Merge,
-    MergeFn, Permit, Plan, Scope, SessionHandler,
+    MergeFn, Pace, Pacing, Permit, PieceSizes, Plan, Scope, SessionHandler,
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
-pub use commands::{CommandNumber, CommandTable, SortShare, all as all_commands};
+pub use commands::{CommandNumber, CommandTable, SortShare, SortWork, all as all_commands};
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
     SessionCtx, Shard, ShardReport,

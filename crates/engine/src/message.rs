@@ -176,17 +176,20 @@ impl Batch {
         Args::new(&self.requests, spans, &self.owned)
     }
 
-    /// Lets `write` append a reply.
+    /// Lets `write` append a reply. With `None` it has written nothing, and there is no reply yet.
     pub fn push_reply<T>(
         &mut self,
         session: SessionId,
         seq: u32,
         proto: Proto,
-        write: impl FnOnce(&mut Reply) -> T,
-    ) -> T {
+        write: impl FnOnce(&mut Reply) -> Option<T>,
+    ) -> Option<T> {
         let start = self.begin_reply(session, seq, proto);
         let written = write(&mut self.replies);
-        self.end_reply(start, session, seq);
+        match written {
+            Some(_) => self.end_reply(start, session, seq),
+            None => self.replies.buf.truncate(start.offset() - REPLY_HEADER),
+        }
         written
     }
 
@@ -371,9 +374,20 @@ mod tests {
         assert_eq!(seen, 3);
 
         let session = SessionId { idx: 1, generation: 2 };
-        batch.push_reply(session, 7, Proto::Resp2, |reply| reply.bulk(b"x"));
-        batch.push_reply(session, 8, Proto::Resp2, |reply| reply.bulk_shared(Bytes::from(vec![0; 50_000])));
-        batch.push_reply(session, 9, Proto::Resp2, |reply| reply.null());
+        batch.push_reply(session, 7, Proto::Resp2, |reply| {
+            reply.bulk(b"x");
+            Some(())
+        });
+        let large = Bytes::from(vec![0; 50_000]);
+        batch.push_reply(session, 8, Proto::Resp2, |reply| {
+            reply.bulk_shared(large);
+            Some(())
+        });
+        assert_eq!(batch.push_reply(session, 5, Proto::Resp2, |_| None::<()>), None);
+        batch.push_reply(session, 9, Proto::Resp2, |reply| {
+            reply.null();
+            Some(())
+        });
         let (_, seq, bytes, next) = batch.reply_at(0).unwrap();
         assert_eq!((seq, bytes), (7, &b"$1\r\nx\r\n"[..]));
         let (_, seq, bytes, next) = batch.reply_at(next).unwrap();

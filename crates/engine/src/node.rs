@@ -178,7 +178,7 @@ impl Node {
         Self {
             sessions: Sessions::default(),
             core,
-            participant: Participant::default(),
+            participant: Participant::new(config.faults),
             coordinator: Coordinator::default(),
             monitors: Vec::new(),
             faults: config.faults,

@@ -5,9 +5,11 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::bundle::BundleRun;
-use crate::command::{Command, Merge, Plan, Scope};
+use crate::command::{Command, Flow, Merge, Pace, Plan, Scope};
 use crate::ctx::{Ctx, KeySelection, PartResult};
-use crate::execute::{PartRun, run_part, run_whole};
+use crate::errors::Error;
+use crate::execute::{PartRun, run_at_pace, run_part};
+use crate::faults::Faults;
 use crate::intents::{Intents, Mode, Scope as IntentScope, Ticket};
 use crate::journal::Ended;
 use crate::keyspace::Millis;
@@ -17,6 +19,7 @@ use crate::node::Node;
 use crate::serving::Serving;
 use crate::slot::ShardId;
 use crate::timing::Answered;
+use crate::walk::Walk;
 use corelane_resp::{Mark, Reply};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -77,10 +80,13 @@ pub(crate) struct Participant {
     pub(crate) waiters: HashMap<Ticket, Waiter>,
     held: HashMap<TxId, Held>,
     jobs: VecDeque<Job>,
+    /// Single-shard commands that are run in pieces.
+    pub(crate) walks: VecDeque<Walk>,
     /// Bundles that are run in steps.
     pub(crate) bundles: VecDeque<BundleRun>,
     /// Tickets granted whose commands are still to be run; they hold their intents.
     pub(crate) granted: VecDeque<Ticket>,
+    pub(crate) faults: Faults,
 }
 
 fn mode_of(command: &Command) -> Mode {
@@ -96,7 +102,20 @@ fn single_scope<'a>(command: &Command, args: Args<'_>, hashes: &'a [u64]) -> Int
     }
 }
 
+fn hash_keys(shard: &crate::ctx::Shard, hashes: &mut Vec<u64>, command: &Command, args: Args<'_>) {
+    hashes.clear();
+    let hasher = shard.keyspace.hasher();
+    if let Some(range) = command.key_range(args) {
+        hashes.extend(range.indices().filter_map(|idx| args.get(idx)).map(|key| hasher.hash(key)));
+    }
+}
+
 impl Participant {
+    /// Of a shard without keys.
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self { faults, ..Self::default() }
+    }
+
     /// Whether a single-shard command has to wait behind an intent. If so, `hashes` holds its keys'.
     #[inline]
     pub(crate) fn must_wait(
@@ -109,15 +128,25 @@ impl Participant {
         if self.intents.is_idle() {
             return false;
         }
-        hashes.clear();
-        let hasher = shard.keyspace.hasher();
-        if let Some(range) = command.key_range(args) {
-            hashes.extend(range.indices().filter_map(|idx| args.get(idx)).map(|key| hasher.hash(key)));
-        }
+        hash_keys(shard, hashes, command, args);
         if hashes.is_empty() && !matches!(command.plan, Plan::Routed { .. }) {
             return false;
         }
         self.intents.conflicts(single_scope(command, args, hashes), mode_of(command))
+    }
+
+    /// Takes the intents of a command that need not wait.
+    pub(crate) fn hold(
+        &mut self,
+        shard: &crate::ctx::Shard,
+        command: &'static Command,
+        args: Args<'_>,
+    ) -> Ticket {
+        let mut hashes = Vec::new();
+        hash_keys(shard, &mut hashes, command, args);
+        let (ticket, granted) = self.intents.enqueue(single_scope(command, args, &hashes), mode_of(command));
+        assert!(granted, "a command is run only when nothing conflicts");
+        ticket
     }
 
     /// Lets a command wait for its turn.
@@ -147,9 +176,9 @@ impl Participant {
         self.held.get(&tx).map(|held| &*held.request)
     }
 
-    /// Whether a part is being run in steps.
+    /// Whether something is being run in steps.
     pub(crate) fn has_jobs(&self) -> bool {
-        !self.jobs.is_empty() || !self.bundles.is_empty()
+        !self.jobs.is_empty() || !self.bundles.is_empty() || !self.walks.is_empty()
     }
 
     /// Whether commands have been granted what they waited for and have not been run.
@@ -275,6 +304,7 @@ impl Node {
             keys: KeySelection::List(&request.keys),
             stage: 0,
             payload: std::mem::take(&mut result.payload),
+            pace: Pace::Pieces,
             resume,
             elements: 0,
         };
@@ -298,8 +328,9 @@ impl Node {
         self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
     }
 
-    /// Goes on with one part that is run in steps; true if any is left.
+    /// Goes on with one part and one command that are run in steps; true if any is left.
     pub(crate) fn step_job(&mut self, now: Millis) -> bool {
+        self.step_walk(now);
         if let Some(run) = self.participant.bundles.pop_front() {
             self.run_bundle(run, now);
         } else if let Some(job) = self.participant.jobs.pop_front() {
@@ -331,6 +362,7 @@ impl Node {
             keys: KeySelection::List(keys),
             stage: stage.number,
             payload: std::mem::take(&mut result.payload),
+            pace: Pace::Pieces,
             resume,
             elements: 0,
         };
@@ -377,8 +409,7 @@ impl Node {
         match self.participant.waiters.remove(&ticket) {
             Some(Waiter::Tx(tx)) => self.grant(tx, now),
             Some(Waiter::Single { origin, command, args }) => {
-                self.run_parked(origin, command, args.args(), now);
-                self.core.serve_new(&mut self.participant, Some(ticket), now);
+                self.run_parked((origin, ticket), command, args.args(), now);
             }
             Some(Waiter::Task { db, task }) => {
                 self.run_task(db, task, now);
@@ -390,22 +421,51 @@ impl Node {
         true
     }
 
-    fn run_parked(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, now: Millis) {
+    fn run_parked(
+        &mut self,
+        (origin, ticket): (Origin, Ticket),
+        command: &'static Command,
+        args: Args<'_>,
+        now: Millis,
+    ) {
         let (head, core) = (origin.head, &mut self.core);
         core.current = Some(command.name);
         core.running = head.command;
         core.shard.keyspace.no_touch = head.no_touch;
         core.shard.timing.begin();
+        let done = self.conclude(origin, command, args, now, |shard, reply| {
+            run_at_pace(shard, command, Pace::Brief, (head.db.into(), now), args, reply)
+        });
+        if done {
+            self.core.serve_new(&mut self.participant, Some(ticket), now);
+        } else {
+            self.participant.walk(&mut self.core.shard, (origin, Some(ticket)), command, args, now);
+        }
+    }
+
+    /// Lets `run` write the reply of a single-shard command that did not run when it came; false if it is put off again.
+    pub(crate) fn conclude(
+        &mut self,
+        origin: Origin,
+        command: &'static Command,
+        args: Args<'_>,
+        now: Millis,
+        run: impl FnOnce(&mut crate::ctx::Shard, &mut Reply) -> Result<Flow, Error>,
+    ) -> bool {
+        let (head, core) = (origin.head, &mut self.core);
         if origin.from != core.shard.me {
-            let answered = core.reply_to(origin.from, head, |shard, reply| {
-                run_whole(shard, command, head.db.into(), now, args, reply)
-            });
-            return core.ended_for((origin.from, head.session), command, args, answered, now);
+            let Some(answered) = core.reply_to(origin.from, head, run) else { return false };
+            core.ended_for((origin.from, head.session), command, args, answered, now);
+            return true;
         }
         let mut reply = Reply::new(head.proto);
-        if let Err(error) = run_whole(&mut core.shard, command, head.db.into(), now, args, &mut reply) {
-            reply.clear();
-            crate::ctx::write_error(&error, &mut reply);
+        match run(&mut core.shard, &mut reply) {
+            Ok(Flow::Later) => return false,
+            Ok(_) => {}
+            Err(error) => {
+                reply.clear();
+                crate::ctx::write_error(&error, &mut reply);
+            }
         }
         let answered = Answered::since(&reply, Mark::default(), 0);
         if answered.failed {
@@ -422,5 +482,6 @@ impl Node {
             session.order.deliver_large(head.seq, reply, &mut session.out);
             self.core.after_change(session, head.session);
         }
+        true
     }
 }

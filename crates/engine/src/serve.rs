@@ -1,9 +1,10 @@
 //! Commands that other shards send for their clients.
 
 use crate::args::Args;
+use crate::command::{Flow, Pace};
 use crate::ctx::write_error;
 use crate::errors::Error;
-use crate::execute::run_whole;
+use crate::execute::run_at_pace;
 use crate::keyspace::{KnownKey, Millis, WARM_MAX};
 use crate::message::{Batch, RequestHead};
 use crate::node::{Core, Node};
@@ -66,8 +67,13 @@ impl Node {
             core.shard.stats.waited += 1;
             return self.participant.park(Origin { from, head }, command, args, &core.hashes);
         }
-        let answered = core
-            .reply_to(from, head, |shard, reply| run_whole(shard, command, head.db.into(), now, args, reply));
+        let answered = core.reply_to(from, head, |shard, reply| {
+            run_at_pace(shard, command, Pace::Brief, (head.db.into(), now), args, reply)
+        });
+        let Some(answered) = answered else {
+            let origin = Origin { from, head };
+            return self.participant.walk(&mut core.shard, (origin, None), command, args, now);
+        };
         if !core.shard.timing.shares(command, head.command.number, answered) {
             core.ended_for((from, head.session), command, args, answered, now);
         }
@@ -76,25 +82,29 @@ impl Node {
 }
 
 impl Core {
-    /// Lets `run` write a reply for another shard's client. An error is counted.
+    /// Lets `run` write a reply for another shard's client. An error is counted. `None` if it is put off.
     pub(crate) fn reply_to(
         &mut self,
         from: ShardId,
         head: RequestHead,
-        run: impl FnOnce(&mut crate::ctx::Shard, &mut Reply) -> Result<(), Error>,
-    ) -> Answered {
+        run: impl FnOnce(&mut crate::ctx::Shard, &mut Reply) -> Result<Flow, Error>,
+    ) -> Option<Answered> {
         let shard = &mut self.shard;
         self.outboxes[usize::from(from.0)].push_reply(head.session, head.seq, head.proto, |reply| {
             let (mark, bytes_before) = (reply.mark(), reply.len());
-            if let Err(error) = run(shard, reply) {
-                drop(reply.split_off(mark));
-                write_error(&error, reply);
+            match run(shard, reply) {
+                Ok(Flow::Later) => return None,
+                Ok(_) => {}
+                Err(error) => {
+                    drop(reply.split_off(mark));
+                    write_error(&error, reply);
+                }
             }
             let answered = Answered::since(reply, mark, bytes_before);
             if answered.failed {
                 shard.stats.count_error(&reply.buf[mark.offset()..]);
             }
-            answered
+            Some(answered)
         })
     }
 }

@@ -1,5 +1,6 @@
 //! What the engine needs to know of the configuration. Plain data; every shard has its own copy.
 
+use crate::command::PieceSizes;
 use crate::config::Config;
 use crate::events::EventClasses;
 use crate::modes::Modes;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub maxmemory_policy: MaxmemoryPolicy,
     /// Up to which size collections are kept compact.
     pub compact: CompactLimits,
+    /// From which size on collections are read in pieces; no directive.
+    pub pieces: PieceSizes,
     /// The longest HyperLogLog that is kept sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
     /// Which events of keys are told (`notify-keyspace-events`).
@@ -302,6 +305,7 @@ impl Default for Settings {
             maxclients: 10_000,
             maxclients_max: u32::MAX,
             compact: CompactLimits::default(),
+            pieces: PieceSizes::DEFAULT,
             hll_sparse_max_bytes: 3000,
             events: EventClasses::NONE,
             allocator: Allocator::default(),

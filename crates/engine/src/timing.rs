@@ -247,9 +247,14 @@ impl Timing {
         (self.ticks.read)()
     }
 
+    /// The command being run has taken so long before.
+    pub(crate) fn add_ns(&mut self, ns: u64) {
+        self.last = self.last.wrapping_sub(self.ticks.of_ns(ns));
+    }
+
     /// The command being run will keep the shard busy for so long once its reply is written.
     pub(crate) fn add_us(&mut self, us: u64) {
-        self.last = self.last.wrapping_sub(self.ticks.of_ns(us.saturating_mul(1000)));
+        self.add_ns(us.saturating_mul(1000));
     }
 
     /// Counts a command; true if it is to be logged somewhere.

@@ -265,6 +265,7 @@ const OTHERS: &[Make] = &[
     |w, r| w.on_member(r, "HGET", "hash", 1),
     |w, r| w.on_member(r, "HDEL", "hash", 1),
     |w, r| w.on_key(r, "HLEN", "hash", &[]),
+    |w, r| w.on_key(r, "HKEYS", "hash", &[]),
     |w, r| w.pair(r, "RENAME", "hash"),
     |w, r| w.many(r, "TOUCH", "hash", false),
 ];

@@ -4,7 +4,7 @@ use crate::check::Violation;
 use crate::clients::Client;
 use crate::links::Links;
 use crate::workload::{Keys, Operation, Profile, Workload};
-use corelane_engine::{Faults, Node, NodeConfig, Peer, Rng, Settings, ShardId, Ticks};
+use corelane_engine::{Faults, Node, NodeConfig, Peer, PieceSizes, Rng, Settings, ShardId, Ticks};
 use corelane_resp::{Frame, encode_command};
 use std::fmt;
 
@@ -164,6 +164,21 @@ fn gave_up_early(record: &Record) -> bool {
     !record.operation.unblocked && (timeout_ms == 0.0 || (waited_ms as f64) < timeout_ms)
 }
 
+/// Half of the runs read all collections in pieces of one element, half of these keep even small ones in their large forms.
+fn settings_of(seed: u64) -> Settings {
+    let mut settings = Settings::default();
+    if seed.is_multiple_of(2) {
+        settings.pieces = PieceSizes::SMALLEST;
+    }
+    if seed.is_multiple_of(4) {
+        settings.compact.hash_entries = 0;
+        settings.compact.set_entries = 0;
+        settings.compact.set_ints = 0;
+        settings.compact.sorted_entries = 0;
+    }
+    settings
+}
+
 impl World {
     fn new(options: &Options) -> Self {
         let nodes = (0..options.shards)
@@ -172,7 +187,7 @@ impl World {
                     me: ShardId(me),
                     shards: options.shards,
                     seed: options.seed,
-                    settings: Settings::default(),
+                    settings: settings_of(options.seed),
                     ticks: Ticks::STOPPED,
                     faults: options.faults,
                 })
@@ -296,8 +311,9 @@ impl World {
             _ => {
                 let node = self.pick(self.nodes.len());
                 let now = self.now();
-                self.nodes[node].tick(now);
-                self.collect(node) | self.take_outboxes()
+                // Of what is done in pieces, each moves something.
+                let goes_on = self.nodes[node].tick(now);
+                goes_on | self.collect(node) | self.take_outboxes()
             }
         }
     }

@@ -66,6 +66,12 @@ fn somebody_kept_waiting_is_noticed() {
     is_noticed(Profile::Waiting, Faults { misses_new: true, ..Faults::default() });
 }
 
+/// Collections that change while they are read in pieces.
+#[test]
+fn reads_without_intents_are_noticed() {
+    is_noticed(Profile::Collections, Faults { reads_unguarded: true, ..Faults::default() });
+}
+
 /// Whatever way a command on keys can take is in the workload, of every family.
 #[test]
 fn the_workload_has_every_plan() {

@@ -1,5 +1,7 @@
 //! Elements of collections in replies.
 
+use crate::command::Flow;
+use crate::ctx::Ctx;
 use crate::values::{Element, decimal};
 use corelane_resp::Reply;
 
@@ -20,4 +22,13 @@ pub(super) fn write_optional(reply: &mut Reply, element: Option<Element<'_>>) {
         Some(element) => write_element(reply, element),
         None => reply.null(),
     }
+}
+
+/// The reply about a key that is not there. Its time may have come while it was read in pieces: then these are taken back.
+pub(super) fn nothing(ctx: &Ctx<'_>, reply: &mut Reply, open: fn(&mut Reply, usize)) -> Flow {
+    if ctx.resume != 0 {
+        reply.clear();
+    }
+    open(reply, 0);
+    Flow::Done
 }

@@ -1,6 +1,6 @@
 //! Hashes: reading fields.
 
-use super::element::{write_element, write_optional};
+use super::element::{nothing, write_element, write_optional};
 use super::element_scan::{ElementScan, parse_place, write_found};
 use super::picks::Room;
 use crate::args::Args;
@@ -139,36 +139,39 @@ fn hmget(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
 }
 
 fn hgetall(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    read(ctx, args, |hash| {
-        reply.map(hash.map_or(0, HashRef::len));
-        for_each(hash, |field, value| {
-            write_element(reply, field);
-            write_element(reply, value);
-        });
-    })?;
-    Ok(Flow::Done)
+    read_all(ctx, args, reply, Reply::map, |reply, field, value| {
+        write_element(reply, field);
+        write_element(reply, value);
+    })
 }
 
 fn hkeys(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    read(ctx, args, |hash| {
-        reply.array(hash.map_or(0, HashRef::len));
-        for_each(hash, |field, _| write_element(reply, field));
-    })?;
-    Ok(Flow::Done)
+    read_all(ctx, args, reply, Reply::array, |reply, field, _| write_element(reply, field))
 }
 
 fn hvals(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    read(ctx, args, |hash| {
-        reply.array(hash.map_or(0, HashRef::len));
-        for_each(hash, |_, value| write_element(reply, value));
-    })?;
-    Ok(Flow::Done)
+    read_all(ctx, args, reply, Reply::array, |reply, _, value| write_element(reply, value))
 }
 
-fn for_each<'a>(hash: Option<HashRef<'a>>, visit: impl FnMut(Element<'a>, Element<'a>)) {
-    if let Some(hash) = hash {
-        hash.for_each(visit);
+/// Writes something of every field, in pieces if there are many. Fields with deadlines come at once: some might go between two
+/// pieces.
+fn read_all(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    reply: &mut Reply,
+    open: fn(&mut Reply, usize),
+    write: impl Fn(&mut Reply, Element<'_>, Element<'_>),
+) -> Result<Flow, Error> {
+    let (pacing, resume) = (ctx.pacing(), ctx.resume);
+    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, open)) };
+    let hash = entry.hash().ok_or(Error::WrongType)?;
+    let piece = if hash.has_deadlines() { Some(usize::MAX) } else { pacing.piece(hash.len(), hash.extent()) };
+    let Some(piece) = piece else { return Ok(Flow::Later) };
+    if resume == 0 {
+        open(reply, hash.len());
     }
+    let next = hash.walk(resume, piece, |field, value| write(reply, field, value));
+    Ok(next.map_or(Flow::Done, Flow::Again))
 }
 
 fn hlen(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

@@ -1,14 +1,15 @@
 //! Lists from their ends, and reading them: LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP, LLEN, LRANGE, LINDEX, LPOS.
 //!
-//! LRANGE, LPOS and LINDEX cost as much as they walk over, in one turn; all else here is bounded by its arguments.
+//! LPOS and LINDEX cost as much as they walk over, in one turn, LRANGE in pieces; all else here is bounded by its arguments.
 
+use super::element::nothing;
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::typed::Missing;
-use crate::values::{Element, List, Side};
+use crate::values::{Element, List, Place, Side};
 use corelane_resp::Reply;
 
 const PUSH_COMPLEXITY: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with \
@@ -291,18 +292,27 @@ pub(super) fn range_of(start: i64, stop: i64, len: usize) -> (usize, usize) {
 
 fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (start, stop) = (args.int(2)?, args.int(3)?);
-    let key = ctx.key(args.at(1));
-    let Some(entry) = ctx.lookup(key) else {
-        reply.array(0);
-        return Ok(Flow::Done);
+    let (pacing, resume, written) = (ctx.pacing(), ctx.resume, ctx.elements as usize);
+    let (next, end) = {
+        let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else {
+            return Ok(nothing(ctx, reply, Reply::array));
+        };
+        let list = entry.list().ok_or(Error::WrongType)?;
+        let (start, count) = range_of(start, stop, list.len());
+        let Some(piece) = pacing.piece(count, list.extent()) else { return Ok(Flow::Later) };
+        if resume == 0 {
+            reply.array(count);
+        }
+        let first = if resume == 0 { list.place(start) } else { Some(Place::from_number(resume)) };
+        let end = count.min(written.saturating_add(piece));
+        let mut places = list.places(first, Side::Left);
+        for place in places.by_ref().take(end - written) {
+            write_element(list.get(place), reply);
+        }
+        (places.next().filter(|_| end < count), end)
     };
-    let list = entry.list().ok_or(Error::WrongType)?;
-    let (start, count) = range_of(start, stop, list.len());
-    reply.array(count);
-    for place in list.places(list.place(start), Side::Left).take(count) {
-        write_element(list.get(place), reply);
-    }
-    Ok(Flow::Done)
+    ctx.elements = end as u64;
+    Ok(next.map_or(Flow::Done, |place| Flow::Again(place.to_number())))
 }
 
 /// The number of the element with this index, which counts from the end where it is negative.

@@ -62,8 +62,10 @@ mod set_algebra;
 mod set_random;
 mod shutdown;
 mod sort;
+mod sort_options;
 mod sort_order;
 mod sort_pattern;
+mod sort_pieces;
 mod string;
 mod string_lcs;
 mod string_number;
@@ -71,6 +73,8 @@ mod string_set;
 #[cfg(test)]
 mod testing;
 mod transactions;
+#[cfg(test)]
+mod walk_tests;
 mod zset;
 mod zset_algebra;
 mod zset_combine;
@@ -144,6 +148,7 @@ static FAMILIES: &[&[Command]] = &[
 
 pub(crate) use list_blocking::wait_deadline;
 pub use sort::SortShare;
+pub use sort_pieces::SortWork;
 
 /// Bytes of the client's words that an error text repeats.
 const ECHOED_MAX: usize = 128;

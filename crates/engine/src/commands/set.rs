@@ -1,5 +1,6 @@
 //! Sets: members come, go, are looked for and move.
 
+use super::element::nothing;
 use super::element::write_element;
 use super::element_scan::{ElementScan, parse_place, write_found};
 use crate::args::Args;
@@ -193,11 +194,15 @@ fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
 }
 
 fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    read(ctx, args, |set| {
+    let (pacing, resume) = (ctx.pacing(), ctx.resume);
+    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, Reply::set)) };
+    let set = entry.set().ok_or(Error::WrongType)?;
+    let Some(piece) = pacing.piece(set.len(), set.extent()) else { return Ok(Flow::Later) };
+    if resume == 0 {
         reply.set(set.len());
-        set.for_each(|member| write_element(reply, member));
-    })?;
-    Ok(Flow::Done)
+    }
+    let next = set.walk(resume, piece, |member| write_element(reply, member));
+    Ok(next.map_or(Flow::Done, Flow::Again))
 }
 
 fn sscan(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

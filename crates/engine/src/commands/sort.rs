@@ -11,8 +11,10 @@
 //! STORE    the destination's    keeps the result as a list
 //! ```
 
-use super::sort_order::{Collation, Direction, Weights, arrange, parse_weight};
+use super::sort_options::{Options, Sorting};
+use super::sort_order::{Weights, parse_weight};
 use super::sort_pattern::{Found, Pattern, names_keys};
+use super::sort_pieces::SortWork;
 use crate::args::Args;
 use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload, write_error};
@@ -21,7 +23,7 @@ use crate::events::EventClasses;
 use crate::execute::shard_of;
 use crate::keyspace::{NewValue, Value, ValueRef};
 use crate::texts::{Texts, TextsBuilder};
-use crate::values::{List, Side};
+use crate::values::{List, Place, Side};
 use bytes::Bytes;
 use corelane_resp::{Mark, Reply};
 use std::ops::Range;
@@ -78,12 +80,12 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-const SOURCE: usize = 1;
+pub(super) const SOURCE: usize = 1;
 
 /// Stages behind the first one.
-const WEIGH: u8 = 1;
-const FETCH: u8 = 2;
-const STORE: u8 = 3;
+pub(super) const WEIGH: u8 = 1;
+pub(super) const FETCH: u8 = 2;
+pub(super) const STORE: u8 = 3;
 
 /// Where the last STORE's key is, in whatever stands behind the source.
 fn destination(args: Args<'_>) -> Option<usize> {
@@ -108,107 +110,6 @@ fn reads_pattern_keys(args: Args<'_>) -> bool {
     (SOURCE + 2..args.len()).any(|idx| is_option(idx - 1) && names_keys(args.at(idx)))
 }
 
-/// What SORT was asked for.
-struct Options<'a> {
-    by: Option<Pattern<'a>>,
-    /// Some BY without a `*`: the elements stay in the order of their source.
-    unsorted: bool,
-    alpha: bool,
-    descending: bool,
-    offset: i64,
-    /// Negative for all.
-    count: i64,
-    gets: Vec<Pattern<'a>>,
-    /// The index of the destination.
-    store: Option<usize>,
-}
-
-/// By what elements are sorted.
-#[derive(Clone, Copy)]
-struct Sorting<'a> {
-    by: Option<Pattern<'a>>,
-    alpha: bool,
-}
-
-impl<'a> Options<'a> {
-    fn parse(args: Args<'a>, may_store: bool) -> Result<Self, Error> {
-        let mut options = Self {
-            by: None,
-            unsorted: false,
-            alpha: false,
-            descending: false,
-            offset: 0,
-            count: -1,
-            gets: Vec::new(),
-            store: None,
-        };
-        let mut idx = SOURCE + 1;
-        while idx < args.len() {
-            let more = args.len() - idx - 1;
-            if args.is(idx, "ASC") {
-                options.descending = false;
-            } else if args.is(idx, "DESC") {
-                options.descending = true;
-            } else if args.is(idx, "ALPHA") {
-                options.alpha = true;
-            } else if args.is(idx, "LIMIT") && more >= 2 {
-                (options.offset, options.count) = (args.int(idx + 1)?, args.int(idx + 2)?);
-                idx += 2;
-            } else if may_store && args.is(idx, "STORE") && more >= 1 {
-                idx += 1;
-                options.store = Some(idx);
-            } else if args.is(idx, "BY") && more >= 1 {
-                idx += 1;
-                options.by = Some(Pattern::parse(args.at(idx)));
-                options.unsorted |= !names_keys(args.at(idx));
-            } else if args.is(idx, "GET") && more >= 1 {
-                idx += 1;
-                options.gets.push(Pattern::parse(args.at(idx)));
-            } else {
-                return Err(Error::Syntax);
-            }
-            idx += 1;
-        }
-        Ok(options)
-    }
-
-    /// The part of `len` elements that LIMIT names.
-    fn range(&self, len: usize) -> Range<usize> {
-        let start = usize::try_from(self.offset).unwrap_or(0).min(len);
-        let count = usize::try_from(self.count).unwrap_or(len).min(len - start);
-        start..start + count
-    }
-
-    /// How to sort; `None` if not at all. What is stored of a set has an order that does not depend on how the set is kept.
-    fn sorting(&self, is_set: bool) -> Option<Sorting<'a>> {
-        match self.unsorted {
-            true if is_set && self.store.is_some() => Some(Sorting { by: None, alpha: true }),
-            true => None,
-            false => Some(Sorting { by: self.by, alpha: self.alpha }),
-        }
-    }
-
-    fn direction(&self) -> Direction {
-        // What is stored does not depend on a locale.
-        let collation = if self.store.is_some() { Collation::Bytes } else { Collation::Locale };
-        Direction { descending: self.descending, collation }
-    }
-
-    fn fetches(&self) -> bool {
-        self.gets.iter().any(|pattern| pattern.is_key())
-    }
-
-    /// Texts per element of the result.
-    fn width(&self) -> usize {
-        self.gets.len().max(1)
-    }
-
-    /// The numbers of the elements of the result, in its order.
-    fn arrange<T: AsRef<[u8]>>(&self, elements: &[&[u8]], weights: &Weights<T>) -> Vec<u32> {
-        arrange(elements, weights, self.direction(), self.range(elements.len()))
-    }
-}
-
 /// What the stages hand on.
 #[derive(Clone, Debug)]
 pub struct SortShare {
@@ -221,41 +122,66 @@ pub struct SortShare {
 }
 
 impl SortShare {
-    fn payload(texts: Texts, stage: u8) -> Payload {
+    pub(super) fn payload(texts: Texts, stage: u8) -> Payload {
         Payload::Sort(Box::new(Self { texts, stage, found: Vec::new() }))
     }
 }
 
-/// The elements of the source; those of a list or a sorted set that stay in their order only as far as LIMIT wants them. And whether
-/// it is a set.
-fn load(ctx: &mut Ctx<'_>, args: Args<'_>, options: &Options<'_>) -> Result<(Texts, bool), Error> {
-    let mut texts = TextsBuilder::default();
-    let Some(entry) = ctx.lookup(ctx.key(args.at(SOURCE))) else { return Ok((texts.finish(), false)) };
-    let value = entry.value();
-    match value {
-        ValueRef::Set(set) => set.for_each(|member| texts.push(&member.text())),
-        ValueRef::List(list) if options.unsorted => {
-            let range = options.range(list.len());
-            let (from, first) = match options.descending {
+/// Hands over the elements of the source, those of a list or a sorted set that stay in their order only as far as LIMIT wants
+/// them: of these the ones in `part`, whose first is at `from`. Returns where to go on, and whether the source is a set.
+pub(super) fn load(
+    ctx: &mut Ctx<'_>,
+    args: Args<'_>,
+    options: &Options<'_>,
+    from: u64,
+    part: Range<usize>,
+    push: &mut dyn FnMut(&[u8]),
+) -> Result<(Option<u64>, bool), Error> {
+    let Some(entry) = ctx.look_on(ctx.key(args.at(SOURCE))) else { return Ok((None, false)) };
+    let wanted = |len: usize| if options.unsorted { options.range(len) } else { 0..len };
+    let reverse = options.unsorted && options.descending;
+    let next = match entry.value() {
+        ValueRef::Set(set) => {
+            return Ok((set.walk(from, part.len(), |member| push(&member.text())), true));
+        }
+        ValueRef::List(list) => {
+            let range = wanted(list.len());
+            let (side, first) = match reverse {
                 false => (Side::Left, range.start),
                 true => (Side::Right, list.len().wrapping_sub(range.start + 1)),
             };
-            let places = list.places(list.place(first), from).take(range.len());
-            places.for_each(|place| texts.push(&list.get(place).text()));
+            let first = if from == 0 { list.place(first) } else { Some(Place::from_number(from)) };
+            let (mut places, end) = (list.places(first, side), part.end.min(range.len()));
+            places.by_ref().take(end - part.start).for_each(|place| push(&list.get(place).text()));
+            places.next().filter(|_| end < range.len()).map(Place::to_number)
         }
-        ValueRef::List(list) => list.iter().for_each(|element| texts.push(&element.text())),
         ValueRef::SortedSet(set) => {
-            let range = if options.unsorted { options.range(set.len()) } else { 0..set.len() };
-            let reverse = options.unsorted && options.descending;
-            set.visit(range.start, range.len(), reverse, &mut |member, _| texts.push(member));
+            let (range, first) = (wanted(set.len()), part.start);
+            let end = part.end.min(range.len());
+            set.visit(range.start + first, end - first, reverse, &mut |member, _| push(member));
+            (end < range.len()).then_some(end as u64)
         }
         ValueRef::String(_) | ValueRef::Hash(_) => return Err(Error::WrongType),
+    };
+    Ok((next, false))
+}
+
+/// How many elements the source has, and how many bytes; `None` without a source.
+fn extent(ctx: &mut Ctx<'_>, args: Args<'_>) -> Option<(usize, usize)> {
+    match ctx.find(ctx.key(args.at(SOURCE)))?.value() {
+        ValueRef::Set(set) => Some(set.extent()),
+        ValueRef::List(list) => Some(list.extent()),
+        ValueRef::SortedSet(set) => Some(set.extent()),
+        ValueRef::String(_) | ValueRef::Hash(_) => None,
     }
-    Ok((texts.finish(), matches!(value, ValueRef::Set(_))))
 }
 
 /// What the elements are sorted by; all keys must be on this shard.
-fn weigh(ctx: &mut Ctx<'_>, elements: &[&[u8]], sorting: Sorting<'_>) -> Result<Weights<Bytes>, Error> {
+pub(super) fn weigh(
+    ctx: &mut Ctx<'_>,
+    elements: &[&[u8]],
+    sorting: Sorting<'_>,
+) -> Result<Weights<Bytes>, Error> {
     let mut name = Vec::new();
     let Some(by) = sorting.by else {
         if sorting.alpha {
@@ -283,7 +209,24 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
         return Ok(Flow::Done);
     }
     let options = Options::parse(args, true)?;
-    let (texts, is_set) = load(ctx, args, &options)?;
+    if let Payload::Sorting(work) = std::mem::take(&mut ctx.payload) {
+        return work.step(ctx, (args, &options), reply);
+    }
+    if let Some((len, bytes)) = extent(ctx, args)
+        && let Some(work) = SortWork::for_many(ctx.pacing(), len, bytes)
+    {
+        let Some(work) = work else {
+            // What is put off has looked its key up.
+            drop(ctx.look_on(ctx.key(args.at(SOURCE))));
+            return Ok(Flow::Later);
+        };
+        return work.step(ctx, (args, &options), reply);
+    }
+    let mut texts = TextsBuilder::default();
+    let (_, is_set) = load(ctx, args, &options, 0, 0..usize::MAX, &mut |text| {
+        texts.push(text);
+    })?;
+    let texts = texts.finish();
     let elements: Vec<&[u8]> = texts.iter().collect();
     let has_all = ctx.shard.slots.shards() == 1;
     let picked: Vec<&[u8]> = match options.sorting(is_set) {
@@ -312,7 +255,9 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
         return Ok(Flow::Done);
     };
     let mut rows = TextsBuilder::default();
-    visit_cells(ctx, &options, &picked, &mut |found| rows.push(found.map_or(b"", Found::text)));
+    visit_cells(ctx, &options, &picked, &mut |found| {
+        rows.push(found.map_or(b"", Found::text));
+    });
     let rows = rows.finish();
     if shard_of(ctx.shard, args.at(store_at)) == ctx.shard.me {
         reply.int(store(ctx, args.at(store_at), &rows) as i64);
@@ -323,7 +268,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
 }
 
 /// What the result has for these elements: themselves, or what GET finds about each of them.
-fn visit_cells(
+pub(super) fn visit_cells(
     ctx: &mut Ctx<'_>,
     options: &Options<'_>,
     elements: &[&[u8]],
@@ -342,16 +287,22 @@ fn visit_cells(
     }
 }
 
-fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Texts {
+pub(super) fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>) -> Texts {
     let mut gathered = TextsBuilder::default();
-    texts.for_each(|text| gathered.push(text));
+    texts.for_each(|text| {
+        gathered.push(text);
+    });
     gathered.finish()
 }
 
 /// Keeps the result under the destination; returns how many elements it has.
 fn store(ctx: &mut Ctx<'_>, name: &[u8], rows: &Texts) -> usize {
+    keep(ctx, name, List::gather(rows.iter(), ctx.shard.settings.compact.list_size))
+}
+
+/// The same where it is a list already.
+pub(super) fn keep(ctx: &mut Ctx<'_>, name: &[u8], list: List) -> usize {
     let key = ctx.key(name);
-    let list = List::gather(rows.iter(), ctx.shard.settings.compact.list_size);
     let len = list.as_ref().len();
     if len > 0 {
         ctx.set(key, NewValue::Owned(Value::List(list)), None);

@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 /// What elements are sorted by.
+#[derive(Clone, Debug)]
 pub(super) enum Weights<T> {
     /// Their own texts.
     Own,
@@ -18,6 +19,44 @@ pub(super) enum Weights<T> {
     Numbers(Vec<f64>),
     /// What is found under a pattern; nothing comes first.
     Texts(Vec<Option<T>>),
+}
+
+impl<T: AsRef<[u8]>> Weights<T> {
+    /// Adds those of further elements, of which there will be `count` in all.
+    pub(super) fn append(&mut self, more: Self, count: usize) {
+        fn add<T>(all: &mut Vec<T>, more: Vec<T>, count: usize) {
+            all.reserve_exact(count - all.len());
+            all.extend(more);
+        }
+        match (self, more) {
+            (Self::Numbers(all), Self::Numbers(more)) => add(all, more, count),
+            (Self::Texts(all), Self::Texts(more)) => add(all, more, count),
+            (all, more) => *all = more,
+        }
+    }
+
+    /// Which of two elements, of which `text_of` tells the texts, comes first.
+    #[inline]
+    pub(super) fn compare<'a>(
+        &self,
+        text_of: &impl Fn(u32) -> &'a [u8],
+        direction: Direction,
+        a: u32,
+        b: u32,
+    ) -> Ordering {
+        let collation = direction.collation;
+        direction.of(match self {
+            Self::Own => collation.compare(text_of(a), text_of(b)),
+            Self::Numbers(numbers) => {
+                let by_number = numbers[a as usize].partial_cmp(&numbers[b as usize]);
+                by_number.unwrap_or(Ordering::Equal).then_with(|| text_of(a).cmp(text_of(b)))
+            }
+            Self::Texts(texts) => match (&texts[a as usize], &texts[b as usize]) {
+                (Some(a), Some(b)) => collation.compare(a.as_ref(), b.as_ref()),
+                (a, b) => a.is_some().cmp(&b.is_some()),
+            },
+        })
+    }
 }
 
 /// A number to sort by, as Valkey reads it: a text of C, up to its first NUL.
@@ -65,29 +104,94 @@ pub(super) fn arrange<T: AsRef<[u8]>>(
     range: Range<usize>,
 ) -> Vec<u32> {
     let mut order: Vec<u32> = (0..elements.len() as u32).collect();
+    let compare = |a: &u32, b: &u32| weights.compare(&|idx: u32| elements[idx as usize], direction, *a, *b);
     match weights {
-        Weights::Numbers(numbers) => sort_part(&mut order, range.clone(), |a, b| {
-            let (a, b) = (*a as usize, *b as usize);
-            let by_number = numbers[a].partial_cmp(&numbers[b]).unwrap_or(Ordering::Equal);
-            direction.of(by_number.then_with(|| elements[a].cmp(elements[b])))
-        }),
-        Weights::Own => order.sort_by(|a, b| {
-            direction.of(direction.collation.compare(elements[*a as usize], elements[*b as usize]))
-        }),
-        Weights::Texts(texts) => {
-            let compare = |a: &u32, b: &u32| {
-                let by_text = match (&texts[*a as usize], &texts[*b as usize]) {
-                    (Some(a), Some(b)) => direction.collation.compare(a.as_ref(), b.as_ref()),
-                    (a, b) => a.is_some().cmp(&b.is_some()),
-                };
-                direction.of(by_text)
-            };
-            order_part(&mut order, range.clone(), compare);
-        }
+        Weights::Numbers(_) => sort_part(&mut order, range.clone(), compare),
+        Weights::Own => order.sort_by(compare),
+        Weights::Texts(_) => order_part(&mut order, range.clone(), compare),
     }
     order.truncate(range.end);
     order.drain(..range.start);
     order
+}
+
+/// A stable merge sort that can stop between any two items, from the bottom up: two neighbouring runs become one, all over,
+/// until one is left.
+#[derive(Clone, Debug)]
+pub(super) struct MergeSort {
+    /// All items; sorted within runs.
+    items: Vec<u32>,
+    /// The runs of the next round, as far as they are made.
+    merged: Vec<u32>,
+    run_len: usize,
+    /// The next items of the two runs that are being merged.
+    left: usize,
+    right: usize,
+}
+
+impl MergeSort {
+    /// With room for so many items.
+    pub(super) fn new(count: usize) -> Self {
+        let (items, merged) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        Self { items, merged, run_len: 1, left: 0, right: 0 }
+    }
+
+    /// Of items that are in order.
+    pub(super) const fn sorted(items: Vec<u32>) -> Self {
+        Self { items, merged: Vec::new(), run_len: usize::MAX, left: 0, right: 0 }
+    }
+
+    /// Adds a run and sorts it. All runs but the last are of one length.
+    pub(super) fn add_run(&mut self, run: Range<u32>, compare: impl Fn(u32, u32) -> Ordering) {
+        let start = self.items.len();
+        self.run_len = self.run_len.max(run.len());
+        self.items.extend(run);
+        self.items[start..].sort_by(|a, b| compare(*a, *b));
+    }
+
+    /// Adds more items in place of a run and keeps the first ones of all; there is nothing left to merge then.
+    pub(super) fn add_and_keep(
+        &mut self,
+        more: Range<u32>,
+        kept: usize,
+        compare: impl Fn(u32, u32) -> Ordering,
+    ) {
+        self.run_len = usize::MAX;
+        self.items.extend(more);
+        self.items.sort_by(|a, b| compare(*a, *b));
+        self.items.truncate(kept);
+    }
+
+    /// Merges up to `budget` items; true when all are in order.
+    pub(super) fn merge(&mut self, budget: usize, compare: impl Fn(u32, u32) -> Ordering) -> bool {
+        let Self { items, merged, run_len, left, right } = self;
+        let len = items.len();
+        for _ in 0..budget {
+            if *run_len >= len {
+                break;
+            }
+            let pair = merged.len() - merged.len() % (2 * *run_len);
+            let (middle, end) = ((pair + *run_len).min(len), (pair + 2 * *run_len).min(len));
+            if merged.len() == pair {
+                (*left, *right) = (pair, middle);
+            }
+            let from_right = *left == middle || *right < end && compare(items[*right], items[*left]).is_lt();
+            let next = if from_right { &mut *right } else { &mut *left };
+            merged.push(items[*next]);
+            *next += 1;
+            if merged.len() == len {
+                std::mem::swap(items, merged);
+                merged.clear();
+                *run_len *= 2;
+            }
+        }
+        *run_len >= len
+    }
+
+    /// The items, in order once they have been merged.
+    pub(super) fn items(&self) -> &[u32] {
+        &self.items
+    }
 }
 
 /// Puts those items at their places that belong in `range`; equal ones come in the order of Valkey's algorithms: a stable one for all
@@ -284,6 +388,27 @@ mod tests {
                 expected.reverse();
             }
             prop_assert_eq!(&order[..], &expected[range]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_merge_sort_in_pieces_is_a_stable_sort(
+            keys in proptest::collection::vec(0u8..20, 0..300), run in 1usize..40, budget in 1usize..50,
+        ) {
+            let compare = |a: u32, b: u32| keys[a as usize].cmp(&keys[b as usize]);
+            let (mut sort, mut best) = (MergeSort::new(keys.len()), MergeSort::new(0));
+            for start in (0..keys.len()).step_by(run) {
+                let more = start as u32..keys.len().min(start + run) as u32;
+                sort.add_run(more.clone(), compare);
+                best.add_and_keep(more, 10, compare);
+            }
+            while !sort.merge(budget, compare) {}
+            prop_assert!(best.merge(1, compare));
+            let mut expected: Vec<u32> = (0..keys.len() as u32).collect();
+            expected.sort_by_key(|idx| keys[*idx as usize]);
+            prop_assert_eq!(sort.items(), &expected[..]);
+            prop_assert_eq!(best.items(), &expected[..keys.len().min(10)]);
         }
     }
 

@@ -1,5 +1,6 @@
 //! For the tests of commands: a client on a few shards that run in this thread, in virtual time.
 
+use crate::command::PieceSizes;
 use crate::config::Config;
 use crate::faults::Faults;
 use crate::keyspace::Millis;
@@ -192,13 +193,16 @@ impl Bench {
     }
 }
 
-/// Runs a table of commands and replies on several numbers of shards.
+/// Runs a table of commands and replies on several numbers of shards, and with collections that are read element by element.
 #[track_caller]
 pub(super) fn check_all(table: &[(&str, &str)]) {
     for shards in SHARDS {
-        let mut bench = Bench::new(shards);
-        for (command, reply) in table {
-            assert_eq!(bench.run(command), *reply, "{command} on {shards} shards");
+        for pieces in [PieceSizes::DEFAULT, PieceSizes::SMALLEST] {
+            let mut bench = Bench::new(shards);
+            bench.configure(|settings| settings.pieces = pieces);
+            for (command, reply) in table {
+                assert_eq!(bench.run(command), *reply, "{command} on {shards} shards, {pieces:?}");
+            }
         }
     }
 }

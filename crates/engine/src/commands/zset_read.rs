@@ -1,5 +1,6 @@
 //! What reads sorted sets.
 
+use super::element::nothing;
 use super::element_scan::{ElementScan, parse_place, write_found};
 use super::picks::Room;
 use super::zset_range::{By, Preset, Query, Range};
@@ -247,17 +248,19 @@ fn range(
     reverse: Option<bool>,
 ) -> Result<Flow, Error> {
     let query = Query::parse(args, 2, Preset { by, reverse, store: false })?;
-    let there = with_set(ctx, args, |set| {
-        let (from, count) = query.part(set);
+    let (pacing, written) = (ctx.pacing(), ctx.resume as usize);
+    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, Reply::array)) };
+    let set = entry.sorted_set().ok_or(Error::WrongType)?;
+    let (from, count) = query.part(set);
+    let Some(piece) = pacing.piece(count, set.extent()) else { return Ok(Flow::Later) };
+    if written == 0 {
         open_members(reply, count, query.scores);
-        set.visit(from, count, query.reverse, &mut |member, score| {
-            write_member(reply, member, score, query.scores);
-        });
-    })?;
-    if there.is_none() {
-        reply.array(0);
     }
-    Ok(Flow::Done)
+    let here = piece.min(count - written);
+    set.visit(from + written, here, query.reverse, &mut |member, score| {
+        write_member(reply, member, score, query.scores);
+    });
+    Ok(if written + here < count { Flow::Again((written + here) as u64) } else { Flow::Done })
 }
 
 /// How many members ZRANDMEMBER returns at most where they may come more than once.

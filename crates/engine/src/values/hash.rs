@@ -153,6 +153,19 @@ impl<'a> HashRef<'a> {
         }
     }
 
+    /// How many fields, and how many bytes they have on the heap, of which a small hash has few.
+    pub fn extent(self) -> (usize, usize) {
+        match self {
+            Self::Pack(_) => (self.len(), 0),
+            Self::Table(fields) => (fields.len(), fields.heap_bytes()),
+        }
+    }
+
+    /// Whether any field has a deadline.
+    pub fn has_deadlines(self) -> bool {
+        matches!(self, Self::Table(fields) if fields.next_deadline().is_some())
+    }
+
     /// Whether it has none.
     pub fn is_empty(self) -> bool {
         self.len() == 0

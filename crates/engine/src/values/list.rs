@@ -35,6 +35,18 @@ pub struct Place {
     pub(super) at: usize,
 }
 
+impl Place {
+    /// It as a number that is not 0.
+    pub const fn to_number(self) -> u64 {
+        ((self.chunk as u64 + 1) << 32) | self.at as u64
+    }
+
+    /// The place of a number that [`Self::to_number`] has made.
+    pub const fn from_number(number: u64) -> Self {
+        Self { chunk: (number >> 32) as usize - 1, at: number as u32 as usize }
+    }
+}
+
 /// One of a list's ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -174,13 +186,9 @@ impl List {
 
     /// A list of these elements, in the form of one that was a quicklist while they were added one after the other.
     pub fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>, size: i64) -> Self {
-        let mut chunks = Chunks::quick();
-        texts.for_each(|text| chunks.push(Side::Right, text, Limit::of(size)));
-        chunks.settle();
-        match chunks.take_short(PACK_BYTES_MAX) {
-            Some(pack) => Self::Pack(pack),
-            None => Self::Chunks(Box::new(chunks)),
-        }
+        let mut gathering = Gathering::new(size);
+        texts.for_each(|text| gathering.push(text));
+        gathering.finish()
     }
 
     /// To be called after elements were removed or replaced: a quicklist that has become short is a listpack again.
@@ -195,6 +203,34 @@ impl List {
     }
 }
 
+/// A list that is put together: [`List::gather`] in pieces.
+#[derive(Clone, Debug)]
+pub struct Gathering {
+    chunks: Chunks,
+    limit: Limit,
+}
+
+impl Gathering {
+    /// Without elements yet. `size` is `list-max-listpack-size`.
+    pub fn new(size: i64) -> Self {
+        Self { chunks: Chunks::quick(), limit: Limit::of(size) }
+    }
+
+    /// Adds an element at the end.
+    pub fn push(&mut self, text: &[u8]) {
+        self.chunks.push(Side::Right, text, self.limit);
+    }
+
+    /// The list.
+    pub fn finish(mut self) -> List {
+        self.chunks.settle();
+        match self.chunks.take_short(PACK_BYTES_MAX) {
+            Some(pack) => List::Pack(pack),
+            None => List::Chunks(Box::new(self.chunks)),
+        }
+    }
+}
+
 impl<'a> ListRef<'a> {
     /// How many elements it has.
     #[inline]
@@ -202,6 +238,14 @@ impl<'a> ListRef<'a> {
         match self {
             Self::Pack(pack) => pack.len(),
             Self::Chunks(chunks) => chunks.len(),
+        }
+    }
+
+    /// How many elements, and how many bytes they have on the heap, of which a small list has few.
+    pub fn extent(self) -> (usize, usize) {
+        match self {
+            Self::Pack(_) => (self.len(), 0),
+            Self::Chunks(chunks) => (chunks.len(), chunks.heap_bytes()),
         }
     }
 

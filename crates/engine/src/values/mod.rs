@@ -27,7 +27,7 @@ pub use chunks::Chunks;
 pub use fields::Fields;
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};
-pub use list::{List, ListRef, Place, Side, prepared_bytes};
+pub use list::{Gathering, List, ListRef, Place, Side, prepared_bytes};
 pub use pack::{Element, PACK_LEN_MAX, Pack, PackRef, decimal};
 pub use ranked::Ranked;
 pub use set::{Set, SetRef};

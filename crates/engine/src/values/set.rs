@@ -229,6 +229,14 @@ impl<'a> SetRef<'a> {
         }
     }
 
+    /// How many members, and how many bytes they have on the heap, of which a small set has few.
+    pub fn extent(self) -> (usize, usize) {
+        match self {
+            Self::Ints(_) | Self::Pack(_) => (self.len(), 0),
+            Self::Table(table) => (table.len(), table.heap_bytes()),
+        }
+    }
+
     /// Whether it has none.
     pub fn is_empty(self) -> bool {
         self.len() == 0

@@ -228,6 +228,14 @@ impl<'a> SortedSetRef<'a> {
         }
     }
 
+    /// How many members, and how many bytes they have on the heap, of which a small sorted set has few.
+    pub fn extent(self) -> (usize, usize) {
+        match self {
+            Self::Pack(_) => (self.len(), 0),
+            Self::Ranked(ranked) => (self.len(), ranked.heap_bytes()),
+        }
+    }
+
     /// Whether it has none.
     pub fn is_empty(self) -> bool {
         self.len() == 0

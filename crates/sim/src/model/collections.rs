@@ -266,6 +266,7 @@ impl Model {
                 int(removed.into())
             }),
             "HGET" => self.hash(&rest[0]).map(|hash| Expected::Text(hash.get(&rest[1]).cloned())),
+            "HKEYS" => self.hash(&rest[0]).map(|hash| Expected::Names(hash.keys().cloned().collect())),
             "HLEN" => self.hash(&rest[0]).map(|hash| int(hash.len())),
             _ => return self.on_measured(words),
         })

@@ -1,0 +1,199 @@
+//! Commands that are done in pieces: what they answer, and what others may do meanwhile.
+
+use super::testing::{Bench, Visitor};
+use crate::command::PieceSizes;
+
+const MANY: usize = 5000;
+
+/// Large collections under the names `h`, `l`, `s` and `z`, and what SORT may look for about them.
+fn fill(bench: &mut Bench) {
+    for start in (0..MANY).step_by(500) {
+        let range = start..start + 500;
+        let number = |n: usize| n * 7919 % MANY;
+        let list = |word: &dyn Fn(usize) -> String| range.clone().map(word).collect::<Vec<_>>().join(" ");
+        bench.run(&format!("HSET h {}", list(&|n| format!("f{n} v{n}"))));
+        bench.run(&format!("RPUSH l {}", list(&|n| number(n).to_string())));
+        bench.run(&format!("SADD s {}", list(&|n| format!("m{n}"))));
+        bench.run(&format!("ZADD z {}", list(&|n| format!("{} m{n}", number(n) / 3))));
+        bench.run(&format!("MSET {}", list(&|n| format!("w:{n} {} w:m{n} {}", number(n) % 100, number(n)))));
+    }
+}
+
+fn filled(shards: u16, piece_len: usize) -> Bench {
+    let mut bench = Bench::new(shards);
+    bench.configure(|settings| settings.pieces = PieceSizes { brief_len: piece_len, piece_len });
+    fill(&mut bench);
+    bench
+}
+
+/// Has all shards do one piece of what they are at.
+fn tick(bench: &mut Bench) {
+    let now = bench.now;
+    bench.nodes.iter_mut().for_each(|node| {
+        node.tick(now);
+    });
+}
+
+/// How many bytes a client has received meanwhile.
+fn heard(bench: &mut Bench, client: Visitor) -> usize {
+    let node = &mut bench.nodes[0];
+    let Some(state) = node.session_state(client.session()) else { return 0 };
+    let len = state.output.take().slices().map(<[u8]>::len).sum();
+    node.output_taken(client.session(), len);
+    node.sent(client.session(), len, bench.now);
+    len
+}
+
+#[test]
+fn pieces_make_the_reply_that_one_turn_makes() {
+    let commands = [
+        "HGETALL h",
+        "HKEYS h",
+        "HVALS h",
+        "SMEMBERS s",
+        "LRANGE l 0 -1",
+        "LRANGE l 7 -100",
+        "LRANGE l -3000 4999",
+        "ZRANGE z 0 -1 WITHSCORES",
+        "ZRANGE z 0 -1 REV",
+        "ZRANGEBYSCORE z 10 (1600 WITHSCORES LIMIT 3 4000",
+        "ZREVRANGEBYSCORE z +inf 5",
+        "ZRANGE z - + BYLEX LIMIT 1 -1",
+        "SORT l",
+        "SORT l DESC LIMIT 10 20",
+        "SORT l LIMIT 100 4500",
+        "SORT s ALPHA DESC",
+        "SORT s ALPHA LIMIT 2990 20",
+        "SORT_RO z BY nosort DESC LIMIT 5 4000",
+        "SORT z BY nosort",
+        "SORT l BY nosort DESC LIMIT 5 4000",
+        "SORT l BY w:* GET # GET w:* GET none*",
+        "SORT l BY w:* ALPHA",
+        "SORT l BY w:* ALPHA LIMIT 5 40",
+        "SORT s BY nosort GET w:* STORE d",
+        "SORT l STORE d",
+        "SORT l DESC STORE {x}d",
+        "SORT s BY nosort STORE d",
+        "SORT s",
+        "SORT l BY s:* STORE l",
+        "SORT h",
+    ];
+    for shards in [1, 2, 5] {
+        let (mut whole, mut pieces) = (filled(shards, 1 << 20), filled(shards, 300));
+        for hello in ["HELLO 2", "HELLO 3"] {
+            whole.run(hello);
+            pieces.run(hello);
+            for command in commands {
+                let both = [&mut whole, &mut pieces].map(|bench| {
+                    ["", "LRANGE d 0 -1", "LRANGE {x}d 0 -1", "LRANGE l 0 -1"]
+                        .map(|look| bench.run(if look.is_empty() { command } else { look }))
+                });
+                assert!(both[0] == both[1], "{command} on {shards} shards after {hello}");
+            }
+        }
+        let hits = |bench: &mut Bench| {
+            let stats = bench.run("INFO stats");
+            let at = stats.find("keyspace_hits").expect("a count");
+            stats[at..].split("\\r").next().map(str::to_owned)
+        };
+        assert_eq!(hits(&mut whole), hits(&mut pieces), "on {shards} shards");
+    }
+}
+
+#[test]
+fn others_go_on_and_writers_wait() {
+    for command in ["HGETALL h", "SORT_RO l", "LRANGE l 0 -1"] {
+        let mut bench = filled(1, 100);
+        let expected = bench.run(command);
+        let key = command.split(' ').nth(1).expect("a key");
+        let [reader, other, writer] = [7, 8, 9].map(|port| bench.connect(0, port));
+        bench.send(reader, command);
+        bench.send(writer, &format!("UNLINK {key}"));
+        bench.send(other, "GET w:1");
+        for _ in 0..10 {
+            tick(&mut bench);
+        }
+        assert_eq!([reader, writer].map(|client| heard(&mut bench, client)), [0, 0], "{command}");
+        assert_ne!(heard(&mut bench, other), 0, "{command}");
+        // Whoever comes later to read the key waits behind the writer.
+        bench.send(other, &format!("EXISTS {key}"));
+        tick(&mut bench);
+        assert_eq!(heard(&mut bench, other), 0, "{command}");
+        assert_eq!(bench.hear(reader), expected);
+        assert_eq!((bench.hear(writer).as_str(), bench.hear(other).as_str()), (":1", ":0"), "{command}");
+    }
+}
+
+#[test]
+fn a_connection_s_own_commands_keep_their_order() {
+    for shards in [1, 2, 5] {
+        let mut bench = filled(shards, 100);
+        let client = bench.connect(0, 7);
+        let before = bench.run("SMEMBERS s");
+        let mut said =
+            bench.say(client, "SMEMBERS s\nSADD s new\nSCARD s\nPING\nSMEMBERS s\nDEL s\nSMEMBERS s");
+        // So much output has to be taken before the next commands are run.
+        while said.lines().count() < 7 {
+            said = format!("{said}\n{}", bench.hear(client));
+        }
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!((lines.len(), lines[0] == before), (7, true));
+        assert_eq!(lines[1..4], [":1", ":5001", "+PONG"]);
+        assert!(lines[4].contains("\"new\"") && lines[4].len() == before.len() + "\"new\", ".len());
+        assert_eq!(lines[5..], [":1", "[]"]);
+        assert_eq!(bench.say(client, "HELLO 3\nHGETALL h\nHGETALL none").lines().count(), 3);
+    }
+}
+
+#[test]
+fn a_key_whose_time_comes_in_between_has_not_been_there() {
+    for (command, nothing) in [("HGETALL h", "[]"), ("LRANGE l 0 -1", "[]"), ("ZRANGE z 0 -1", "[]")] {
+        let mut bench = filled(1, 100);
+        let key = command.split(' ').nth(1).expect("a key");
+        bench.run(&format!("PEXPIRE {key} 50"));
+        let reader = bench.connect(0, 7);
+        bench.send(reader, command);
+        tick(&mut bench);
+        bench.now += 100;
+        assert_eq!(bench.hear(reader), nothing, "{command}");
+        assert_eq!(bench.run(&format!("EXISTS {key}")), ":0");
+    }
+}
+
+#[test]
+fn who_leaves_lets_go() {
+    for command in ["SMEMBERS s", "SORT s BY nosort STORE d"] {
+        let mut bench = filled(1, 100);
+        let reader = bench.connect(0, 7);
+        bench.send(reader, command);
+        tick(&mut bench);
+        bench.leave(reader);
+        assert_eq!(bench.run("SADD s new\nSCARD s"), ":1\n:5001");
+        // What changes something is done nevertheless.
+        let stored = if command.contains("STORE") { ":5000" } else { ":0" };
+        assert_eq!(bench.run("LLEN d"), stored);
+    }
+}
+
+#[test]
+fn a_transaction_sees_all_at_once() {
+    for shards in [1, 2, 5] {
+        let mut bench = filled(shards, 100);
+        let expected = bench.run("HGETALL h");
+        let client = bench.connect(0, 7);
+        let said = bench.say(client, "MULTI\nHGETALL h\nHSET h new v\nSORT l STORE d\nLLEN d\nEXEC");
+        assert_eq!(said.lines().last(), Some(&*format!("[{expected}, :1, :5000, :5000]")), "{shards} shards");
+    }
+}
+
+#[test]
+fn the_slow_log_has_the_time_of_all_pieces() {
+    let mut bench = filled(1, 100);
+    // Each reading of the tests' clock is a microsecond after the last.
+    bench.run("CONFIG SET slowlog-log-slower-than 40");
+    bench.run("SLOWLOG RESET\nLRANGE l 0 -1\nLRANGE l 0 10");
+    let logged = bench.run("SLOWLOG GET");
+    assert!(logged.contains("\"LRANGE\", \"l\", \"0\", \"-1\"") && !logged.contains("\"10\""), "{logged}");
+    let calls = bench.run("INFO commandstats");
+    assert!(calls.contains("cmdstat_lrange:calls=2"), "{calls}");
+}
