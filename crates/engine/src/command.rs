@@ -380,6 +380,8 @@ pub struct Command {
     pub scope: Scope,
     /// Tells of which arguments its keys do not follow, since some depend on what others hold: then its scope is the whole database.
     pub widens: Option<fn(Args<'_>) -> bool>,
+    /// Tells of which arguments it changes nothing, though it may with others.
+    pub only_reads: Option<fn(Args<'_>) -> bool>,
     /// Refuses bad arguments before any shard sees them; needed where several shards would see them.
     pub check: Option<Check>,
     /// Where there is a `check`: fails it before that for clients that may not do what the arguments say.
@@ -425,6 +427,7 @@ impl Command {
         plan: Plan::Container,
         scope: Scope::Keys,
         widens: None,
+        only_reads: None,
         check: None,
         admit: None,
         permit: None,
@@ -498,6 +501,11 @@ impl Command {
     #[inline]
     pub const fn is_exclusive(&self) -> bool {
         self.is_write() || matches!(self.scope, Scope::Alone)
+    }
+
+    /// The same with these arguments.
+    pub fn is_exclusive_for(&self, args: Args<'_>) -> bool {
+        self.is_exclusive() && !self.only_reads.is_some_and(|only_reads| only_reads(args))
     }
 
     /// Where the keys stand in these arguments; `None` where the arguments do not say so properly.

@@ -89,8 +89,8 @@ pub(crate) struct Participant {
     pub(crate) faults: Faults,
 }
 
-fn mode_of(command: &Command) -> Mode {
-    if command.is_exclusive() { Mode::Exclusive } else { Mode::Shared }
+fn mode_of(command: &Command, args: Args<'_>) -> Mode {
+    if command.is_exclusive_for(args) { Mode::Exclusive } else { Mode::Shared }
 }
 
 /// The intents that a single-shard command would need.
@@ -132,7 +132,7 @@ impl Participant {
         if hashes.is_empty() && !matches!(command.plan, Plan::Routed { .. }) {
             return false;
         }
-        self.intents.conflicts(single_scope(command, args, hashes), mode_of(command))
+        self.intents.conflicts(single_scope(command, args, hashes), mode_of(command, args))
     }
 
     /// Takes the intents of a command that need not wait.
@@ -144,14 +144,16 @@ impl Participant {
     ) -> Ticket {
         let mut hashes = Vec::new();
         hash_keys(shard, &mut hashes, command, args);
-        let (ticket, granted) = self.intents.enqueue(single_scope(command, args, &hashes), mode_of(command));
+        let (ticket, granted) =
+            self.intents.enqueue(single_scope(command, args, &hashes), mode_of(command, args));
         assert!(granted, "a command is run only when nothing conflicts");
         ticket
     }
 
     /// Lets a command wait for its turn.
     pub(crate) fn park(&mut self, origin: Origin, command: &'static Command, args: Args<'_>, hashes: &[u64]) {
-        let (ticket, granted) = self.intents.enqueue(single_scope(command, args, hashes), mode_of(command));
+        let (ticket, granted) =
+            self.intents.enqueue(single_scope(command, args, hashes), mode_of(command, args));
         assert!(!granted, "a command is parked only when it conflicts");
         self.waiters.insert(ticket, Waiter::Single { origin, command, args: args.to_owned() });
     }
@@ -222,7 +224,7 @@ impl Node {
             Err(request) => request,
         };
         let (tx, command) = (request.tx, request.command);
-        let mut mode = mode_of(command);
+        let mut mode = mode_of(command, request.args.args());
         let hashes: Vec<u64> = {
             let hasher = self.core.shard.keyspace.hasher();
             request.keys.iter().map(|idx| hasher.hash(request.args.args().at(*idx as usize))).collect()

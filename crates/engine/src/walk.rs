@@ -56,7 +56,7 @@ impl Node {
         let Some(mut walk) = self.participant.walks.pop_front() else { return };
         let (head, core) = (walk.origin.head, &mut self.core);
         let is_gone = walk.origin.from == core.shard.me && self.sessions.get_mut(head.session).is_none();
-        if is_gone && !walk.command.is_write() {
+        if is_gone && !walk.command.is_exclusive_for(walk.args.args()) {
             return core.serve_new(&mut self.participant, walk.ticket, now);
         }
         let (Plan::OneShard(run) | Plan::Staged { read: run, .. }) = walk.command.plan else {

@@ -60,6 +60,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS),
         keys: &[SOURCE_KEY, PATTERN_KEYS, DESTINATION_KEY],
         plan: Plan::Staged { read, decide, write: run_stage },
+        only_reads: Some(|args| destination(args).is_none()),
         check: Some(|args, _| Options::parse(args, true).map(|_| ())),
         summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
         syntax: "key [BY pattern] #by-pattern ^ [LIMIT (offset count)] [GET pattern ...] #get-pattern ^ [ASC | DESC] #order \

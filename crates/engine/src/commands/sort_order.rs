@@ -35,6 +35,13 @@ impl<T: AsRef<[u8]>> Weights<T> {
         }
     }
 
+    /// Frees texts; true when none is left.
+    pub(super) fn free_some(&mut self, budget: usize) -> bool {
+        let Self::Texts(texts) = self else { return true };
+        texts.truncate(texts.len().saturating_sub(budget));
+        texts.is_empty()
+    }
+
     /// Which of two elements, of which `text_of` tells the texts, comes first.
     #[inline]
     pub(super) fn compare<'a>(

@@ -1,7 +1,7 @@
 //! SORT of many elements, on the shard that has them, a piece at a time.
 //!
 //! ```text
-//! load ─▶ weigh ─▶ order: sort runs ─▶ merge them ─▶ write
+//! load ─▶ weigh ─▶ order: sort runs ─▶ merge them ─▶ write ─▶ free
 //!   │               └─ few are wanted: keep the best ─▲
 //!   └─ they stay in their order ─────────────────────┘
 //! ```
@@ -46,6 +46,12 @@ pub struct SortWork {
     output: Output,
 }
 
+/// How long the texts of `len` elements can be together that take `bytes` bytes: a text is at most two and a half times as long as
+/// an integer in a pack. Room is taken for all of them, since what grows is copied at once.
+fn text_bytes(len: usize, bytes: usize) -> usize {
+    bytes + (bytes / 2 * 3).min(20 * len)
+}
+
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
@@ -59,6 +65,8 @@ enum Phase {
     Merge,
     /// Writes the result, from this place in `picked` on.
     Write(usize),
+    /// Frees what they were sorted by.
+    Free,
 }
 
 /// Where the result goes.
@@ -83,7 +91,7 @@ impl SortWork {
         Some(Some(Box::new(Self {
             piece: pacing.piece(len, (len, bytes)).unwrap_or(len),
             phase: Phase::Load(0),
-            texts: TextsBuilder::with_capacity(len, bytes),
+            texts: TextsBuilder::with_capacity(len, text_bytes(len, bytes)),
             places: Vec::with_capacity(len),
             is_set: false,
             weights: Weights::Own,
@@ -140,11 +148,13 @@ impl SortWork {
                 }
                 let end = self.picked.len().min(at + piece);
                 self.write(ctx, options, reply, at..end);
-                if end == self.picked.len() {
+                self.phase = if end < self.picked.len() { Phase::Write(end) } else { Phase::Free };
+            }
+            Phase::Free => {
+                if self.weights.free_some(piece * MERGED_FACTOR) {
                     self.close(ctx, args, options, reply);
                     return Ok(Flow::Done);
                 }
-                self.phase = Phase::Write(end);
             }
         }
         ctx.payload = Payload::Sorting(self);

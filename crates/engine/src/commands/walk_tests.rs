@@ -102,7 +102,7 @@ fn pieces_make_the_reply_that_one_turn_makes() {
 
 #[test]
 fn others_go_on_and_writers_wait() {
-    for command in ["HGETALL h", "SORT_RO l", "LRANGE l 0 -1"] {
+    for command in ["HGETALL h", "SORT_RO l", "SORT l BY w:* GET w:*", "LRANGE l 0 -1"] {
         let mut bench = filled(1, 100);
         let expected = bench.run(command);
         let key = command.split(' ').nth(1).expect("a key");
@@ -162,7 +162,7 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
 
 #[test]
 fn who_leaves_lets_go() {
-    for command in ["SMEMBERS s", "SORT s BY nosort STORE d"] {
+    for command in ["SMEMBERS s", "SORT l", "SORT s BY nosort STORE d"] {
         let mut bench = filled(1, 100);
         let reader = bench.connect(0, 7);
         bench.send(reader, command);
