@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use crate::common::client::Client;
 use crate::common::server::{self, Server};
 use crate::server_info;
 
@@ -64,6 +66,51 @@ fn shards_run_where_the_placement_says() {
                 assert!(lines.contains(&format!("shard{shard}:cpu={cpu},")), "{lines}");
             }
         }
+    }
+}
+
+/// A program that wants nothing but one CPU.
+struct Hog(std::process::Child);
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_shard_leaves_a_cpu_that_others_use() {
+    if server::stand_in() || !server::installed("taskset", "--version") {
+        return;
+    }
+    for named in [false, true] {
+        let server = with_default_shards(&[]);
+        let mut client = server.client();
+        let info = server_info(&mut client);
+        let (allowed, bound) = (info["allowed_cpus"].clone(), info["shard_cpus"].clone());
+        if count(&allowed) < 2 || bound == "any" {
+            return eprintln!("skipped: it takes two CPUs, and no quota");
+        }
+        // Whoever names the CPUs keeps them.
+        let server = if named { with_default_shards(&["--cpus", &bound]) } else { server };
+        let mut client = server.client();
+        let first = cpus_of_shards(&server)[0].clone();
+        let hog = Command::new("taskset").args(["-c", &first, "sh", "-c", "while :; do :; done"]).spawn();
+        let _hog = Hog(hog.expect("a shell"));
+        let began = Instant::now();
+        let is_away = |client: &mut Client| {
+            (0..100).for_each(|n| assert_eq!(client.run(&format!("SET key:{n} v")).text(), "OK"));
+            client
+                .run("INFO shards")
+                .text()
+                .lines()
+                .any(|line| line.starts_with("shard0:") && line.ends_with("away=1"))
+        };
+        let patience = Duration::from_secs(if named { 4 } else { 60 });
+        while !is_away(&mut client) && began.elapsed() < patience {}
+        let cpus = cpus_of_shards(&server)[0].clone();
+        assert_eq!(cpus, if named { first } else { allowed });
     }
 }
 

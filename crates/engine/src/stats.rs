@@ -136,6 +136,8 @@ pub struct ShardStats {
     pub mail_waiting_max: u64,
     /// How often the mailbox of another shard was full at the end of a turn, so that a batch for it had to stay.
     pub mailbox_full: u64,
+    /// 1 while the shard may run on other CPUs than its own, which others use.
+    pub away: u64,
 }
 
 impl ShardStats {

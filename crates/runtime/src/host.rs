@@ -68,7 +68,12 @@ impl Host {
         settings.server_info.extend(listener_info(&listeners));
         settings.maxclients_max = most_clients(shards);
         let sockets = std::mem::take(&mut listeners.per_shard);
-        let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan { cpu, listeners });
+        let elsewhere = &layout.elsewhere;
+        let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan {
+            cpu,
+            elsewhere: elsewhere.clone(),
+            listeners,
+        });
         let plan = ServerPlan {
             shards: shards.collect(),
             settings,
@@ -218,7 +223,7 @@ mod tests {
             warning: None,
         };
         let machine = |quota| Machine { allowed: vec![0, 2, 3, 4], quota, files: SystemFiles::real() };
-        let layout = |cpus| Layout { cpus, cores: 2, warning: None };
+        let layout = |cpus| Layout { cpus, elsewhere: Vec::new(), cores: 2, warning: None };
         let (bound, floating) = (layout(vec![Some(0), Some(4)]), layout(vec![None]));
         assert_eq!(
             summary(&bound, &machine(None), &listeners),

@@ -21,14 +21,17 @@ use crate::clock::Clock;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
 use crate::ring::PoolSize;
-use crate::shard_loop::{LoopError, ShardLoop, ShardMail, install_hook};
+use crate::shard_loop::{Home, LoopError, ShardLoop, ShardMail, install_hook};
 use crate::signals::block_all_here;
 use crate::ticks::ticks;
-use crate::topology::bind_here;
+use crate::topology::{bind_here, shorten_slice_here};
 use crate::visit::Doorway;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
 const IO_MEMORY: usize = 64 << 10;
+/// How long a shard asks to run at a stretch, a tenth of what is usual: it seldom has more to do before it sleeps. With clients on
+/// the shards' own CPUs this takes a third of their 99th percentile.
+const SLICE: Duration = Duration::from_micros(300);
 /// Preemption is for task queues that share a shard with the loop; the loop itself hands over in its own rhythm.
 const PREEMPT_TIMER: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
@@ -64,6 +67,8 @@ pub enum Tenancy {
 pub struct ShardPlan {
     /// The CPU its thread is bound to; `None`: any.
     pub cpu: Option<usize>,
+    /// The CPUs it may run on while others use its own; empty: none.
+    pub elsewhere: Vec<usize>,
     /// Sockets that listen already.
     pub listeners: Vec<(OwnedFd, PeerKind)>,
 }
@@ -83,7 +88,11 @@ impl ServerPlan {
             socket.bind(&address.into())?;
             socket.listen(BACKLOG)?;
             address = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
-            plans.push(ShardPlan { cpu: None, listeners: vec![(socket.into(), PeerKind::Tcp)] });
+            plans.push(ShardPlan {
+                cpu: None,
+                elsewhere: Vec::new(),
+                listeners: vec![(socket.into(), PeerKind::Tcp)],
+            });
         }
         let mut config = Config::default();
         config.settle("port", &address.port().to_string());
@@ -271,6 +280,7 @@ impl Seed {
     fn grow(self) -> Result<(), ServeError> {
         let shard = self.end.me();
         let stop = self.end.stopper();
+        shorten_slice_here(SLICE);
         let outcome = match self.tenancy {
             Tenancy::Owner => match executor(self.shard.cpu) {
                 Ok(executor) => executor.run(self.serve()),
@@ -310,7 +320,9 @@ impl Seed {
         let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits, pool)?;
         let node = Node::new(self.node);
         let (mesh, clock) = (self.end, self.clock);
-        let shard_loop = ShardLoop::new(node, net, mesh, clock, spin, self.serving, self.tenancy)?;
+        let home = self.shard.cpu.map(|cpu| Home { cpu, any_of: self.shard.elsewhere });
+        let mut shard_loop = ShardLoop::new(node, net, mesh, clock, spin, self.serving, self.tenancy)?;
+        shard_loop.may_leave(home);
         // If nobody listens any more, another shard has failed, and the mesh says so.
         let _ = self.ready.send(());
         drop(self.ready);

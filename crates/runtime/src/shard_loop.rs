@@ -11,6 +11,7 @@
 //! A turn is bounded, so none of this starves the rest; and glommio's own reactor gets to run every [`SERVICE_INTERVAL`]
 //! however busy the sockets are.
 
+mod crowding;
 mod meter;
 mod panics;
 mod park;
@@ -29,6 +30,8 @@ use crate::process;
 use crate::server::{Serving, Tenancy};
 use crate::visit::{Visit, Visits};
 
+use crowding::Crowding;
+pub(crate) use crowding::Home;
 use meter::TurnMeter;
 pub(crate) use panics::install_hook;
 use park::Parker;
@@ -67,6 +70,8 @@ pub(crate) struct ShardLoop {
     parker: Parker,
     meter: TurnMeter,
     spin: Spin,
+    /// Where it may leave its CPU to others.
+    crowding: Option<Crowding>,
     serving: Serving,
     tenancy: Tenancy,
     visits: Visits,
@@ -135,6 +140,7 @@ impl ShardLoop {
             parker,
             meter: TurnMeter::new(),
             spin: Spin::new(busy_poll),
+            crowding: None,
             serving,
             tenancy,
             visits: Visits::default(),
@@ -149,6 +155,11 @@ impl ShardLoop {
             traffic_seen: (0, 0),
             sweep_at: None,
         })
+    }
+
+    /// Has it run elsewhere while others use its CPU; to be called in the shard's thread.
+    pub(crate) fn may_leave(&mut self, home: Option<Home>) {
+        self.crowding = home.and_then(|home| Crowding::watch(home, Instant::now()));
     }
 
     /// Serves until the mesh is stopped.
@@ -340,6 +351,9 @@ impl ShardLoop {
     /// glommio's reactor has run; a time, too, for what is to be done every second or so.
     fn note_service(&mut self) {
         self.serviced = Instant::now();
+        if let Some(crowding) = &mut self.crowding {
+            self.node.stats_mut().away = crowding.look(self.mesh.me(), self.serviced).into();
+        }
         self.spin.set_asked(Duration::from_micros(self.node.settings().busy_poll_us));
         if self.process_read.is_none_or(|at| self.serviced - at > PROCESS_INTERVAL) {
             self.process_read = Some(self.serviced);

@@ -7,6 +7,7 @@ mod cores;
 mod quota;
 
 use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -101,6 +102,8 @@ impl Machine {
 pub struct Layout {
     /// The CPU of each shard, in order; `None` for a shard that is not bound. One entry per shard.
     pub cpus: Vec<Option<usize>>,
+    /// Where a shard may run while others use its CPU; empty where the CPUs were named, which are theirs for good.
+    pub elsewhere: Vec<usize>,
     /// Physical cores among the CPUs that were to be chosen from.
     pub cores: usize,
     /// What speaks against it: a sentence for the log.
@@ -141,12 +144,13 @@ pub fn place(
     }
     let warning = machine.quota.filter(|quota| shards > quota.cpus()).map(|quota| over_quota(shards, quota));
     if placement == Placement::Float || shards > chosen.len() || is_shared {
-        return Ok(Layout { cpus: vec![None; shards], cores, warning });
+        return Ok(Layout { cpus: vec![None; shards], elsewhere: Vec::new(), cores, warning });
     }
+    let elsewhere = if cpus.is_some() { Vec::new() } else { chosen.clone() };
     let mut bound = if placement == Placement::Physical { by_core } else { chosen };
     bound.truncate(shards);
     bound.sort_unstable();
-    Ok(Layout { cpus: bound.into_iter().map(Some).collect(), cores, warning })
+    Ok(Layout { cpus: bound.into_iter().map(Some).collect(), elsewhere, cores, warning })
 }
 
 fn over_quota(shards: usize, quota: CpuQuota) -> String {
@@ -178,11 +182,50 @@ pub fn allowed_cpus() -> Result<Vec<usize>, TopologyError> {
 /// # Errors
 /// The system's, if the thread may not run there.
 pub fn bind_here(cpu: usize) -> io::Result<()> {
+    bind_here_to_any(&[cpu])
+}
+
+/// Has the calling thread run on any of these CPUs.
+///
+/// # Errors
+/// The system's, if the thread may run on none of them.
+pub fn bind_here_to_any(cpus: &[usize]) -> io::Result<()> {
     let mut mask = [0u8; CPUS_MAX / 8];
-    mask[cpu / 8] = 1 << (cpu % 8);
+    for cpu in cpus {
+        mask[cpu / 8] |= 1 << (cpu % 8);
+    }
     // SAFETY: `mask` is readable for as many bytes as the call is told.
     let result = unsafe { libc::sched_setaffinity(0, mask.len(), mask.as_ptr().cast()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct sched_attr` of the kernel in its first version, which all later ones take.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+/// Asks for the calling thread to be run for shorter times and so to be run sooner, where others share its CPU: the slice of the
+/// EEVDF scheduler, from Linux 6.12 on. Threads of another policy than the usual one keep theirs; older kernels ignore it.
+pub(crate) fn shorten_slice_here(slice: Duration) {
+    let mut attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
+    let size = attr.size;
+    // SAFETY: the kernel writes at most `size` bytes to `attr`, which has as many and for which any bits are valid.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    if got != 0 || attr.policy != libc::SCHED_OTHER as u32 {
+        return;
+    }
+    (attr.size, attr.runtime_ns) = (size, slice.as_nanos() as u64);
+    // SAFETY: `attr` is readable for as many bytes as it says. What fails leaves everything as it was.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
 #[cfg(target_endian = "big")]

@@ -79,6 +79,12 @@ const COUNTERS: &[(&str, &str, &str, Figure)] = &[
 
 /// What each shard has now.
 const GAUGES: &[(&str, &str, &str, Figure)] = &[
+    (
+        "corelane_shard_away",
+        "",
+        "1 while the shard may run on other CPUs than its own, which others use.",
+        |shard| shard.stats.away,
+    ),
     ("corelane_shard_connections", "", "Connections open.", |shard| shard.clients.connections as u64),
     ("corelane_shard_blocked_clients", "", "Clients that a command blocks.", |shard| {
         shard.clients.blocked as u64

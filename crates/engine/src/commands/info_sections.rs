@@ -283,7 +283,7 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
             format_args!(
                 "cpu={cpu},keys={keys},connections={},commands={},turns={},turn_us_max={},turn_us_p999={},hops_in={},hops_out={},waited={},\
                  wakes_sent={},parks={},ring_waits={},submissions_per_turn={:.2},completions_per_turn={:.2},buffer_shortages={},ops_per_sec={:.0},\
-                 turn_us_sum={},mail={},mail_waiting={},mail_waiting_max={},mailbox_full={}",
+                 turn_us_sum={},mail={},mail_waiting={},mail_waiting_max={},mailbox_full={},away={}",
                 shard.clients.connections,
                 stats.commands,
                 stats.turns,
@@ -304,6 +304,7 @@ pub(super) fn shards(totals: &Totals<'_>, out: &mut String) {
                 stats.mail_waiting,
                 stats.mail_waiting_max,
                 stats.mailbox_full,
+                stats.away,
             ),
         );
     }
