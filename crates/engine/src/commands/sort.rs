@@ -129,7 +129,8 @@ impl SortShare {
 }
 
 /// Hands over the elements of the source, those of a list or a sorted set that stay in their order only as far as LIMIT wants
-/// them: of these the ones in `part`, whose first is at `from`. Returns where to go on, and whether the source is a set.
+/// them: of these the ones in `part`, whose first is at `from`. Returns where to go on, and whether the source is a set; `None`
+/// without a source.
 pub(super) fn load(
     ctx: &mut Ctx<'_>,
     args: Args<'_>,
@@ -137,13 +138,13 @@ pub(super) fn load(
     from: u64,
     part: Range<usize>,
     push: &mut dyn FnMut(&[u8]),
-) -> Result<(Option<u64>, bool), Error> {
-    let Some(entry) = ctx.look_on(ctx.key(args.at(SOURCE))) else { return Ok((None, false)) };
+) -> Result<Option<(Option<u64>, bool)>, Error> {
+    let Some(entry) = ctx.look_on(ctx.key(args.at(SOURCE))) else { return Ok(None) };
     let wanted = |len: usize| if options.unsorted { options.range(len) } else { 0..len };
     let reverse = options.unsorted && options.descending;
     let next = match entry.value() {
         ValueRef::Set(set) => {
-            return Ok((set.walk(from, part.len(), |member| push(&member.text())), true));
+            return Ok(Some((set.walk(from, part.len(), |member| push(&member.text())), true)));
         }
         ValueRef::List(list) => {
             let range = wanted(list.len());
@@ -164,7 +165,7 @@ pub(super) fn load(
         }
         ValueRef::String(_) | ValueRef::Hash(_) => return Err(Error::WrongType),
     };
-    Ok((next, false))
+    Ok(Some((next, false)))
 }
 
 /// How many elements the source has, and how many bytes; `None` without a source.
@@ -224,9 +225,10 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
         return work.step(ctx, (args, &options), reply);
     }
     let mut texts = TextsBuilder::default();
-    let (_, is_set) = load(ctx, args, &options, 0, 0..usize::MAX, &mut |text| {
+    let loaded = load(ctx, args, &options, 0, 0..usize::MAX, &mut |text| {
         texts.push(text);
     })?;
+    let is_set = loaded.is_some_and(|(_, is_set)| is_set);
     let texts = texts.finish();
     let elements: Vec<&[u8]> = texts.iter().collect();
     let has_all = ctx.shard.slots.shards() == 1;

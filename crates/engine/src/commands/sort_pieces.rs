@@ -115,7 +115,12 @@ impl SortWork {
                 let loaded = self.places.len();
                 let Self { texts, places, .. } = &mut *self;
                 let push = &mut |text: &[u8]| places.push(texts.push(text));
-                let (next, is_set) = load(ctx, args, options, from, loaded..loaded + piece, push)?;
+                let loaded = load(ctx, args, options, from, loaded..loaded + piece, push)?;
+                if loaded.is_none() {
+                    // Its time has come meanwhile: it has not been there.
+                    places.clear();
+                }
+                let (next, is_set) = loaded.unwrap_or_default();
                 self.is_set = is_set;
                 self.phase = match (next, options.sorting(is_set)) {
                     (Some(next), _) => Phase::Load(next),

@@ -147,7 +147,13 @@ fn a_connection_s_own_commands_keep_their_order() {
 
 #[test]
 fn a_key_whose_time_comes_in_between_has_not_been_there() {
-    for (command, nothing) in [("HGETALL h", "[]"), ("LRANGE l 0 -1", "[]"), ("ZRANGE z 0 -1", "[]")] {
+    for (command, nothing) in [
+        ("HGETALL h", "[]"),
+        ("LRANGE l 0 -1", "[]"),
+        ("ZRANGE z 0 -1", "[]"),
+        ("SORT l", "[]"),
+        ("SORT s ALPHA STORE d", ":0"),
+    ] {
         let mut bench = filled(1, 100);
         let key = command.split(' ').nth(1).expect("a key");
         bench.run(&format!("PEXPIRE {key} 50"));
