@@ -4,7 +4,6 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::common::client::Client;
 use crate::common::server::{self, Server};
 use crate::server_info;
 
@@ -84,34 +83,37 @@ fn a_shard_leaves_a_cpu_that_others_use() {
     if server::stand_in() || !server::installed("taskset", "--version") {
         return;
     }
-    for named in [false, true] {
-        let server = with_default_shards(&[]);
-        let mut client = server.client();
-        let info = server_info(&mut client);
-        let (allowed, bound) = (info["allowed_cpus"].clone(), info["shard_cpus"].clone());
-        if count(&allowed) < 2 || bound == "any" {
-            return eprintln!("skipped: it takes two CPUs, and no quota");
-        }
-        // Whoever names the CPUs keeps them.
-        let server = if named { with_default_shards(&["--cpus", &bound]) } else { server };
-        let mut client = server.client();
-        let first = cpus_of_shards(&server)[0].clone();
-        let hog = Command::new("taskset").args(["-c", &first, "sh", "-c", "while :; do :; done"]).spawn();
-        let _hog = Hog(hog.expect("a shell"));
-        let began = Instant::now();
-        let is_away = |client: &mut Client| {
-            (0..100).for_each(|n| assert_eq!(client.run(&format!("SET key:{n} v")).text(), "OK"));
-            client
-                .run("INFO shards")
-                .text()
-                .lines()
-                .any(|line| line.starts_with("shard0:") && line.ends_with("away=1"))
-        };
-        let patience = Duration::from_secs(if named { 4 } else { 60 });
-        while !is_away(&mut client) && began.elapsed() < patience {}
-        let cpus = cpus_of_shards(&server)[0].clone();
-        assert_eq!(cpus, if named { first } else { allowed });
+    let server = with_default_shards(&[]);
+    let info = server_info(&mut server.client());
+    let (allowed, bound) = (info["allowed_cpus"].clone(), info["shard_cpus"].clone());
+    let (first, last) =
+        (cpus_of_shards(&server)[0].clone(), allowed.rsplit([',', '-']).next().expect("a number"));
+    if count(&allowed) < 2 || bound == "any" || first == last {
+        return eprintln!("skipped: it takes two CPUs, and no quota");
     }
+    assert_eq!(crowded(&server, &first, Duration::from_secs(60)), allowed);
+    // Whoever names the CPUs keeps them, and whoever binds the threads from outside.
+    let server = with_default_shards(&["--cpus", &bound]);
+    assert_eq!(crowded(&server, &first, Duration::from_secs(3)), first);
+    let server = with_default_shards(&[]);
+    let pid = server.pid().to_string();
+    let bind = Command::new("taskset").args(["-a", "-p", "-c", last, &pid]).output().expect("taskset");
+    assert!(bind.status.success(), "{bind:?}");
+    assert_eq!(crowded(&server, last, Duration::from_secs(3)), last);
+}
+
+/// Has the first shard serve for at most that time, beside a program that wants the CPU for itself; returns the CPUs that it may run on
+/// then.
+fn crowded(server: &Server, cpu: &str, patience: Duration) -> String {
+    let hog = Command::new("taskset").args(["-c", cpu, "sh", "-c", "while :; do :; done"]).spawn();
+    let _hog = Hog(hog.expect("a shell"));
+    let (began, mut client, mut away) = (Instant::now(), server.client(), false);
+    while !away && began.elapsed() < patience {
+        (0..100).for_each(|n| assert_eq!(client.run(&format!("SET key:{n} v")).text(), "OK"));
+        let shards = client.run("INFO shards").text();
+        away = shards.lines().any(|line| line.starts_with("shard0:") && line.ends_with("away=1"));
+    }
+    cpus_of_shards(server)[0].clone()
 }
 
 #[test]

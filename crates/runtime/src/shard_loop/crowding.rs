@@ -3,13 +3,13 @@
 //! A bound shard waits for its CPU while another program runs there, even if the next CPU is idle: with a load generator on a
 //! machine whose CPUs all have shards, redis-benchmark's default on two of them, that costs a fifth of the throughput and
 //! half of the latency. So a shard whose CPU was not named by anybody (`--cpus`) is let go while it is crowded, and bound again
-//! when it has been quiet for a while. What it waits for its CPU tells the kernel in `/proc/thread-self/schedstat`.
+//! when it has been quiet for a while; unless somebody has bound it from outside meanwhile. What it waits for its CPU tells the kernel in `/proc/thread-self/schedstat`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use crate::topology::{bind_here, bind_here_to_any, ranges};
+use crate::topology::{allowed_cpus, bind_here, bind_here_to_any, ranges};
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -72,13 +72,25 @@ impl Crowding {
             return self.judge.away;
         }
         let Some(spent) = read(&self.schedstat) else { return self.judge.away };
+        let was_away = self.judge.away;
         let share = |until: Duration, from: Duration| until.saturating_sub(from).div_duration_f64(over);
         let (ran, waited) = (share(spent.ran, self.spent.ran), share(spent.waited, self.spent.waited));
         (self.spent, self.looked) = (spent, now);
         if self.judge.changes(ran, waited, now) {
+            if !self.is_as_left(was_away) {
+                // Somebody has bound it from outside (taskset), and knows why.
+                self.judge.away = was_away;
+                return was_away;
+            }
             self.go(me, waited);
         }
         self.judge.away
+    }
+
+    /// Whether the thread may run where it was left.
+    fn is_as_left(&self, away: bool) -> bool {
+        let cpus = allowed_cpus().unwrap_or_default();
+        if away { cpus == self.home.any_of } else { cpus == [self.home.cpu] }
     }
 
     fn go(&self, me: usize, waited: f64) {
