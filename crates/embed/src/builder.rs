@@ -182,15 +182,10 @@ impl Builder {
         check_guest(shards)?;
         let mut listeners = listeners(&options, shards)?;
         let sockets = std::mem::take(&mut listeners.per_shard);
-        let shard_plans = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan {
-            cpu,
-            elsewhere: layout.elsewhere.clone(),
-            listeners,
-        });
         let settings = options.settings(shards, options.maxclients);
         let (databases, word_len_max) = (settings.databases, settings.proto_max_bulk_len);
         let plan = ServerPlan {
-            shards: shard_plans.collect(),
+            shards: ShardPlan::placed(&layout, sockets),
             settings,
             seed: RandomState::new().hash_one(std::process::id()),
             tenancy: Tenancy::Guest,

@@ -76,18 +76,30 @@ impl PieceSizes {
 }
 
 impl Pacing {
+    /// Whether it is brief to handle so many elements, which are as long as those of a value of `len` elements and `bytes` bytes
+    /// are on average.
+    #[inline]
+    pub fn is_brief(self, count: usize, extent: (usize, usize)) -> bool {
+        count <= share(self.sizes.brief_len, extent)
+    }
+
     /// How many of `count` elements to handle in this call, if they are as long as those of a value of `len` elements and
     /// `bytes` bytes are on average; `None` if that would not be brief and has to be.
     #[inline]
-    pub fn piece(self, count: usize, (len, bytes): (usize, usize)) -> Option<usize> {
-        let mean_bytes = bytes.checked_div(len).unwrap_or(0).max(PieceSizes::SHORT_BYTES);
-        let share = |of_short: usize| of_short * PieceSizes::SHORT_BYTES / mean_bytes;
+    pub fn piece(self, count: usize, extent: (usize, usize)) -> Option<usize> {
         match self.pace {
             Pace::Whole => Some(usize::MAX),
-            Pace::Brief => (count <= share(self.sizes.brief_len)).then_some(usize::MAX),
-            Pace::Pieces => Some(share(self.sizes.piece_len).max(1)),
+            Pace::Brief => self.is_brief(count, extent).then_some(usize::MAX),
+            Pace::Pieces => Some(share(self.sizes.piece_len, extent).max(1)),
         }
     }
+}
+
+/// How many elements of such a value take as long as so many short ones.
+#[inline]
+fn share(of_short: usize, (len, bytes): (usize, usize)) -> usize {
+    let mean_bytes = bytes.checked_div(len).unwrap_or(0).max(PieceSizes::SHORT_BYTES);
+    of_short * PieceSizes::SHORT_BYTES / mean_bytes
 }
 
 /// How a command is executed on a sharded keyspace.

@@ -397,7 +397,7 @@ impl Ctx<'_> {
 
     /// The same for a command that may be done in pieces: only the first of them counts.
     #[inline]
-    pub fn look_on(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+    pub fn lookup_once(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         if self.resume == 0 { self.lookup(key) } else { self.find(key) }
     }
 

@@ -68,14 +68,8 @@ impl Host {
         settings.server_info.extend(listener_info(&listeners));
         settings.maxclients_max = most_clients(shards);
         let sockets = std::mem::take(&mut listeners.per_shard);
-        let elsewhere = &layout.elsewhere;
-        let shards = layout.cpus.iter().zip(sockets).map(|(&cpu, listeners)| ShardPlan {
-            cpu,
-            elsewhere: elsewhere.clone(),
-            listeners,
-        });
         let plan = ServerPlan {
-            shards: shards.collect(),
+            shards: ShardPlan::placed(&layout, sockets),
             settings,
             seed: random_seed(),
             tenancy: Tenancy::Owner,

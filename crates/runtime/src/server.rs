@@ -24,7 +24,7 @@ use crate::ring::PoolSize;
 use crate::shard_loop::{Home, LoopError, ShardLoop, ShardMail, install_hook};
 use crate::signals::block_all_here;
 use crate::ticks::ticks;
-use crate::topology::{bind_here, shorten_slice_here};
+use crate::topology::{Layout, bind_here, shorten_slice_here};
 use crate::visit::Doorway;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
@@ -71,6 +71,15 @@ pub struct ShardPlan {
     pub elsewhere: Vec<usize>,
     /// Sockets that listen already.
     pub listeners: Vec<(OwnedFd, PeerKind)>,
+}
+
+impl ShardPlan {
+    /// Shards where the layout has them, each with its sockets.
+    pub fn placed(layout: &Layout, sockets: Vec<Vec<(OwnedFd, PeerKind)>>) -> Vec<Self> {
+        let elsewhere = &layout.elsewhere;
+        let shards = layout.cpus.iter().zip(sockets);
+        shards.map(|(&cpu, listeners)| Self { cpu, elsewhere: elsewhere.clone(), listeners }).collect()
+    }
 }
 
 impl ServerPlan {

@@ -163,7 +163,7 @@ fn read_all(
     write: impl Fn(&mut Reply, Element<'_>, Element<'_>),
 ) -> Result<Flow, Error> {
     let (pacing, resume) = (ctx.pacing(), ctx.resume);
-    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, open)) };
+    let Some(entry) = ctx.lookup_once(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, open)) };
     let hash = entry.hash().ok_or(Error::WrongType)?;
     let piece = if hash.has_deadlines() { Some(usize::MAX) } else { pacing.piece(hash.len(), hash.extent()) };
     let Some(piece) = piece else { return Ok(Flow::Later) };

@@ -294,7 +294,7 @@ fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let (start, stop) = (args.int(2)?, args.int(3)?);
     let (pacing, resume, written) = (ctx.pacing(), ctx.resume, ctx.elements as usize);
     let (next, end) = {
-        let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else {
+        let Some(entry) = ctx.lookup_once(ctx.key(args.at(1))) else {
             return Ok(nothing(ctx, reply, Reply::array));
         };
         let list = entry.list().ok_or(Error::WrongType)?;

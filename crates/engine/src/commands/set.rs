@@ -195,7 +195,9 @@ fn scard(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
 
 fn smembers(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (pacing, resume) = (ctx.pacing(), ctx.resume);
-    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, Reply::set)) };
+    let Some(entry) = ctx.lookup_once(ctx.key(args.at(1))) else {
+        return Ok(nothing(ctx, reply, Reply::set));
+    };
     let set = entry.set().ok_or(Error::WrongType)?;
     let Some(piece) = pacing.piece(set.len(), set.extent()) else { return Ok(Flow::Later) };
     if resume == 0 {

@@ -16,7 +16,7 @@ use super::sort_order::{Weights, parse_weight};
 use super::sort_pattern::{Found, Pattern, names_keys};
 use super::sort_pieces::SortWork;
 use crate::args::Args;
-use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Plan};
+use crate::command::{Command, Find, Flags, Flow, KeyFlags, KeySpec, Pace, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload, write_error};
 use crate::errors::Error;
 use crate::events::EventClasses;
@@ -139,7 +139,7 @@ pub(super) fn load(
     part: Range<usize>,
     push: &mut dyn FnMut(&[u8]),
 ) -> Result<Option<(Option<u64>, bool)>, Error> {
-    let Some(entry) = ctx.look_on(ctx.key(args.at(SOURCE))) else { return Ok(None) };
+    let Some(entry) = ctx.lookup_once(ctx.key(args.at(SOURCE))) else { return Ok(None) };
     let wanted = |len: usize| if options.unsorted { options.range(len) } else { 0..len };
     let reverse = options.unsorted && options.descending;
     let next = match entry.value() {
@@ -214,15 +214,17 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
     if let Payload::Sorting(work) = std::mem::take(&mut ctx.payload) {
         return work.step(ctx, (args, &options), reply);
     }
-    if let Some((len, bytes)) = extent(ctx, args)
-        && let Some(work) = SortWork::for_many(ctx.pacing(), len, bytes)
+    let pacing = ctx.pacing();
+    if pacing.pace != Pace::Whole
+        && let Some(extent) = extent(ctx, args)
+        && !pacing.is_brief(extent.0, extent)
     {
-        let Some(work) = work else {
+        if pacing.pace == Pace::Brief {
             // What is put off has looked its key up.
-            drop(ctx.look_on(ctx.key(args.at(SOURCE))));
+            drop(ctx.lookup_once(ctx.key(args.at(SOURCE))));
             return Ok(Flow::Later);
-        };
-        return work.step(ctx, (args, &options), reply);
+        }
+        return SortWork::new(pacing, extent).step(ctx, (args, &options), reply);
     }
     let mut texts = TextsBuilder::default();
     let loaded = load(ctx, args, &options, 0, 0..usize::MAX, &mut |text| {

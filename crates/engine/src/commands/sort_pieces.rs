@@ -11,7 +11,7 @@ use super::sort_options::Options;
 use super::sort_order::{MergeSort, Weights, arrange};
 use super::sort_pattern::Found;
 use crate::args::Args;
-use crate::command::{Flow, Pace, Pacing};
+use crate::command::{Flow, Pacing};
 use crate::ctx::{Ctx, Payload};
 use crate::errors::Error;
 use crate::execute::shard_of;
@@ -80,17 +80,11 @@ enum Output {
 }
 
 impl SortWork {
-    /// For a source of `len` elements in `bytes` bytes. `None` if they are to be sorted at once, `Some(None)` if later.
-    pub(super) fn for_many(pacing: Pacing, len: usize, bytes: usize) -> Option<Option<Box<Self>>> {
-        let is_brief = Pacing { pace: Pace::Brief, ..pacing }.piece(len, (len, bytes)).is_some();
-        match pacing.pace {
-            Pace::Brief if !is_brief => return Some(None),
-            Pace::Pieces if !is_brief => {}
-            _ => return None,
-        }
-        Some(Some(Box::new(Self {
-            piece: pacing.piece(len, (len, bytes)).unwrap_or(len),
+    /// For a source of `len` elements in `bytes` bytes.
+    pub(super) fn new(pacing: Pacing, (len, bytes): (usize, usize)) -> Box<Self> {
+        Box::new(Self {
             phase: Phase::Load(0),
+            piece: pacing.piece(len, (len, bytes)).unwrap_or(len),
             texts: TextsBuilder::with_capacity(len, text_bytes(len, bytes)),
             places: Vec::with_capacity(len),
             is_set: false,
@@ -99,7 +93,7 @@ impl SortWork {
             order: MergeSort::new(0),
             picked: 0..0,
             output: Output::Reply,
-        })))
+        })
     }
 
     /// Does one piece; the last one ends in the reply, or in a payload for the next stage.

@@ -249,7 +249,9 @@ fn range(
 ) -> Result<Flow, Error> {
     let query = Query::parse(args, 2, Preset { by, reverse, store: false })?;
     let (pacing, written) = (ctx.pacing(), ctx.resume as usize);
-    let Some(entry) = ctx.look_on(ctx.key(args.at(1))) else { return Ok(nothing(ctx, reply, Reply::array)) };
+    let Some(entry) = ctx.lookup_once(ctx.key(args.at(1))) else {
+        return Ok(nothing(ctx, reply, Reply::array));
+    };
     let set = entry.sorted_set().ok_or(Error::WrongType)?;
     let (from, count) = query.part(set);
     let Some(piece) = pacing.piece(count, set.extent()) else { return Ok(Flow::Later) };
