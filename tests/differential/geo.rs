@@ -11,6 +11,9 @@ const DIFFERED: &[u64] = &[3722];
 const PLACES: usize = 400;
 const SEARCHES: usize = 150;
 
+/// Degrees from the equator that a place may be at most.
+const MAX_LATITUDE: f64 = 85.051_128_78;
+
 /// Degrees around which places lie, and how far.
 struct Region {
     lon: f64,
@@ -35,14 +38,38 @@ impl Region {
             let part = random.below(2_000_001) as f64 / 1e6 - 1.0;
             (centre + self.spread * part).clamp(-max, max)
         };
-        let (lon, lat) = (near(self.lon, 180.0), near(self.lat, 85.051_128_78));
+        let (lon, lat) = (near(self.lon, 180.0), near(self.lat, MAX_LATITUDE));
         format!("{lon:.7} {lat:.7}")
+    }
+
+    /// Those of a polygon whose centre is a place that members may have. Valkey searches for what lies about others from memory
+    /// that it has not set.
+    fn corners(&self, random: &mut Random) -> Vec<String> {
+        loop {
+            let corners: Vec<String> = (0..3 + random.below(4)).map(|_| self.place(random)).collect();
+            if latitude_of_centre(&corners).abs() < MAX_LATITUDE {
+                return corners;
+            }
+        }
     }
 
     /// A length in kilometres that has some of the places within it.
     fn length(&self, random: &mut Random) -> f64 {
         self.spread * 111.0 * *random.pick(&[0.01, 0.1, 0.3, 0.7, 1.0, 1.5, 4.0])
     }
+}
+
+/// The latitude in degrees of the sum of these places as vectors from the Earth's centre.
+fn latitude_of_centre(corners: &[String]) -> f64 {
+    let (mut x, mut y, mut z) = (0.0, 0.0, 0.0);
+    for corner in corners {
+        let degrees: Vec<f64> = corner.split(' ').map(|part| part.parse().expect("a number")).collect();
+        let (lon, lat) = (degrees[0].to_radians(), degrees[1].to_radians());
+        x += lat.cos() * lon.cos();
+        y += lat.cos() * lon.sin();
+        z += lat.sin();
+    }
+    z.atan2(x.hypot(y)).to_degrees()
 }
 
 fn world(seed: u64) -> Vec<Step> {
@@ -77,8 +104,7 @@ fn world(seed: u64) -> Vec<Step> {
             0 | 1 => format!("{from} BYRADIUS {one:.3} {unit}"),
             2 | 3 => format!("{from} BYBOX {one:.3} {other:.3} {unit}"),
             _ => {
-                let corners: Vec<String> =
-                    (0..3 + random.below(4)).map(|_| region.place(&mut random)).collect();
+                let corners = region.corners(&mut random);
                 format!("BYPOLYGON {} {}", corners.len(), corners.join(" "))
             }
         };

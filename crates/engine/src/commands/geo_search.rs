@@ -317,6 +317,14 @@ mod tests {
     }
 
     #[test]
+    fn a_polygon_around_a_pole_has_its_members() {
+        check_all(&[
+            ("GEOADD s 80 55 in -100 55 out 80 20 south", ":3"),
+            ("GEOSEARCH s BYPOLYGON 3 -25.4627 39.64013 180 39.75973 89.2013 63.59693", "[\"in\"]"),
+        ]);
+    }
+
+    #[test]
     fn results_are_stored_wherever_the_key_is() {
         check_all(&[
             (SICILY, ":2"),
