@@ -1,8 +1,9 @@
 //! One piece of a long list: a pack with room on both sides.
 
 use super::chunks::{LISTPACK_FRAME, Limit, OVERHEAD_GUESS, listpack_len, listpack_size};
+use super::element::Element;
 use super::list::element_size;
-use super::pack::{Element, Pack, PackRef};
+use super::pack::{Pack, PackRef};
 
 /// Room in front of a pack that is never given back for being too much, in bytes.
 const GAP_KEPT: usize = 64;

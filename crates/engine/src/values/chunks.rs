@@ -5,8 +5,9 @@
 //! elements.
 
 use super::chunk::Chunk;
+use super::element::Element;
 use super::list::{Place, Side};
-use super::pack::{Element, Pack, PackRef};
+use super::pack::{Pack, PackRef};
 use std::collections::VecDeque;
 
 /// Head and end of a listpack in bytes.
@@ -195,6 +196,10 @@ impl Chunks {
 
     fn add(&mut self, at: usize, chunk: Chunk) {
         self.pack_bytes += chunk.heap_bytes();
+        if self.chunks.len() == self.chunks.capacity() {
+            // By half, and from one: most long lists have few packs.
+            self.chunks.reserve_exact(self.chunks.len().div_ceil(2).max(1));
+        }
         self.chunks.insert(at, chunk);
         self.count += 1;
     }

@@ -1,7 +1,8 @@
 //! Hashes: fields with values.
 
+use super::element::Element;
 use super::fields::Fields;
-use super::pack::{Element, Pack, PackRef};
+use super::pack::{Pack, PackRef};
 use crate::settings::CompactLimits;
 
 /// A table of more fields than this is freed in pieces.

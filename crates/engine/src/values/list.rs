@@ -5,7 +5,8 @@
 
 use super::chunk::Chunk;
 use super::chunks::{Chunks, Limit, listpack_len, listpack_size};
-use super::pack::{Element, Pack, PackRef};
+use super::element::Element;
+use super::pack::{Pack, PackRef};
 
 /// Packs of more bytes do not lie in their key's entry, where every change would copy them.
 const PACK_BYTES_MAX: usize = 1024;

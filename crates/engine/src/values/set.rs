@@ -1,7 +1,8 @@
 //! Sets: members without order.
 
+use super::element::Element;
 use super::ints::{Ints, IntsRef};
-use super::pack::{Element, Pack, PackRef};
+use super::pack::{Pack, PackRef};
 use super::table::{Member, Table};
 use crate::args::parse_int;
 use crate::settings::CompactLimits;

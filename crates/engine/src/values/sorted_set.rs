@@ -1,7 +1,8 @@
 //! Sorted sets: members with scores, in the order of score and member.
 
+use super::element::Element;
 use super::order::compare;
-use super::pack::{Element, PACK_LEN_MAX, Pack, PackRef};
+use super::pack::{PACK_LEN_MAX, Pack, PackRef};
 use super::ranked::Ranked;
 use super::tally::Tally;
 use crate::keyspace::Item;
