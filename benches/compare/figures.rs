@@ -1,7 +1,7 @@
 //! The samples of one workload, and what they say about its bounds.
 
 use crate::metric::Metric;
-use crate::samples::Samples;
+use crate::samples::{Samples, median};
 use crate::workload::{Against, Bound, Limit, Subject, Workload};
 
 /// All samples of one quantity: one per run.
@@ -56,7 +56,10 @@ impl Figures {
 
     /// The ratio to Redis in the same case, where both were measured.
     pub(crate) fn ratio_to_redis(&self, case: &str, subject: Subject, metric: Metric) -> Option<f64> {
-        self.find(case, subject, metric)?.samples.ratio(&self.find(case, Subject::Redis, metric)?.samples)
+        neighbouring_ratio(
+            &self.find(case, subject, metric)?.samples,
+            &self.find(case, Subject::Redis, metric)?.samples,
+        )
     }
 }
 
@@ -144,7 +147,23 @@ fn figure(figures: &Figures, bound: &Bound, case: &str) -> Option<f64> {
     let own = figures.find(case, bound.subject, bound.metric)?;
     match bound.against {
         Against::Nothing => Some(own.samples.median()),
-        Against::Server(other) => own.samples.ratio(&figures.find(case, other, bound.metric)?.samples),
-        Against::Case(other) => own.samples.ratio(&figures.find(other, bound.subject, bound.metric)?.samples),
+        Against::Server(other) => {
+            neighbouring_ratio(&own.samples, &figures.find(case, other, bound.metric)?.samples)
+        }
+        Against::Case(other) => {
+            neighbouring_ratio(&own.samples, &figures.find(other, bound.subject, bound.metric)?.samples)
+        }
     }
+}
+
+/// The median of the ratios of runs that followed each other, so that a machine that gets slower or faster over the
+/// minutes does not count; the ratio of the medians where a run is missing. `None` where `base` has a 0.
+fn neighbouring_ratio(own: &Samples, base: &Samples) -> Option<f64> {
+    if base.figures().contains(&0.0) {
+        return None;
+    }
+    if own.runs() != base.runs() {
+        return own.ratio(base);
+    }
+    Some(median(own.figures().iter().zip(base.figures()).map(|(own, base)| own / base).collect()))
 }

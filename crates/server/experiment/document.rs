@@ -123,7 +123,10 @@ pub(super) fn markdown(report: &Report, recordings: &[&Recording], pictures: boo
     for recording in recordings {
         let runs = match recording.runs() {
             1 => "one run of each".to_owned(),
-            runs => format!("medians of {runs} alternating runs, ± half the distance between the extremes"),
+            runs => {
+                let alternating = if recording.cases.len() > 1 { "alternating " } else { "" };
+                format!("medians of {runs} {alternating}runs, ± half the distance between the extremes")
+            }
         };
         let _ = writeln!(text, "{}, {}: {runs}.\n", recording.label, recording.date);
     }

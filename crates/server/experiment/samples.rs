@@ -27,7 +27,12 @@ impl Samples {
     }
 
     pub(crate) fn runs(&self) -> usize {
-        self.0.len()
+        self.figures().len()
+    }
+
+    /// All, in the order of the runs.
+    pub(crate) fn figures(&self) -> &[f64] {
+        &self.0
     }
 
     /// Half the distance between the extremes, in percent of the median; 0 for a median of 0.
@@ -36,21 +41,15 @@ impl Samples {
         if median == 0.0 { 0.0 } else { (self.max() - self.min()) / 2.0 / median * 100.0 }
     }
 
-    /// The median of the ratios of runs that followed each other, so that a machine that gets slower or faster over
-    /// the minutes does not count; the ratio of the medians where a run is missing. `None` where `base` has a 0.
+    /// The median over that of another series, as whoever sees both reckons. `None` where that is 0.
     pub(crate) fn ratio(&self, base: &Self) -> Option<f64> {
-        if base.0.contains(&0.0) {
-            return None;
-        }
-        if self.runs() != base.runs() {
-            return Some(self.median() / base.median());
-        }
-        Some(median(self.0.iter().zip(&base.0).map(|(own, base)| own / base).collect()))
+        let base = base.median();
+        (base != 0.0).then(|| self.median() / base)
     }
 }
 
 /// The middle value, or the mean of the two in the middle. There is at least one.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
