@@ -438,6 +438,49 @@ fn a_server_that_dies_ends_the_run_at_once() {
     }
 }
 
+/// Stopped, its kernel still takes connections and requests for it.
+#[test]
+fn a_server_that_says_nothing_ends_the_run() {
+    for (args, least_ms, most_ms, expected) in [
+        (
+            "-c 20 -n 1000000000 -q -t set --timeout 1",
+            1000,
+            4000,
+            "20 of 20 connections wait for it, 20 replies",
+        ),
+        (
+            "-c 4 -P 3 -n 1000000000 -q -t set --rate 2000 --timeout 1",
+            1000,
+            4000,
+            " of 4 connections wait for it",
+        ),
+        ("-c 4 -n 1000000000 -k 0 -q -t set --timeout 1", 1000, 4000, " connections wait for it"),
+        ("-c 5 --duration 1 -q -t set --threads 2", 3000, 6000, "the server has said nothing for 3"),
+    ] {
+        let server = Server::ours(1);
+        let child = spawn(&server, args);
+        std::thread::sleep(Duration::from_millis(500));
+        server.signal("STOP");
+        let stopped = Instant::now();
+        let output = child.wait_with_output().expect("an exit");
+        let took = stopped.elapsed().as_millis();
+        server.signal("CONT");
+        assert_eq!(output.status.code(), Some(1), "{args}: {}", text(&output));
+        assert!(text(&output).contains(expected), "{args}: {}", text(&output));
+        assert!((least_ms - 300..most_ms).contains(&took), "{args}: {took} ms");
+    }
+    let server = Server::ours(1);
+    server.signal("STOP");
+    let output = on(&server, "-n 10 -q -t get");
+    server.signal("CONT");
+    assert!(text(&output).contains("no answer within 5 s"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    let slow = on(&server, "-n 2 -c 1 --timeout 0 -q debug sleep 0.5");
+    assert!(slow.status.success(), "{}", text(&slow));
+    let slow = on(&server, "-n 2 -c 1 --timeout 0.2 -q debug sleep 0.5");
+    assert_eq!(slow.status.code(), Some(1), "{}", text(&slow));
+}
+
 #[test]
 fn what_is_no_resp_server_is_told() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corelane_resp::{Frame, decode, encode_command};
 
 /// How long to wait for a connection or an answer.
@@ -95,7 +95,7 @@ impl Client {
     pub(crate) fn ask(&mut self, words: &[&str]) -> Result<Frame> {
         let mut request = Vec::new();
         encode_command(&mut request, words);
-        self.stream.write_all(&request).context("the server has closed the connection")?;
+        self.stream.write_all(&request).map_err(described)?;
         loop {
             if let Some((frame, len)) = decode(&self.received)? {
                 self.received.drain(..len);
@@ -106,7 +106,7 @@ impl Client {
                 Ok(0) => bail!("the server has closed the connection"),
                 Ok(len) => self.received.extend_from_slice(&piece[..len]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error).context("the server does not answer"),
+                Err(error) => return Err(described(error)),
             }
         }
     }
@@ -174,5 +174,15 @@ impl Client {
             other => format!("{other:?}"),
         };
         Ok(elements.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect())
+    }
+}
+
+/// Why a connection is of no use, in words: a limit of time is no fault of the system.
+fn described(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            anyhow!("the server gives no answer within {} s", PATIENCE.as_secs())
+        }
+        _ => anyhow!(error).context("the server has closed the connection"),
     }
 }

@@ -11,6 +11,7 @@ mod pace;
 mod plan;
 mod replies;
 mod run;
+mod silence;
 mod template;
 mod worker;
 
@@ -19,6 +20,7 @@ pub use numbers::{Keys, Random, Sizes};
 pub use plan::{Credentials, Errors, LoadError, Outcome, Plan, Work};
 pub use replies::{NoReply, Scanner};
 pub use run::{Progress, run};
+pub use silence::Patience;
 pub use template::{DATA, RAND_INT, RAND_KEY, Template};
 
 /// The longest latency that is told apart from longer ones, in nanoseconds: ten minutes.

@@ -7,6 +7,7 @@ use corelane_runtime::outbound::Peer;
 use hdrhistogram::Histogram;
 
 use crate::numbers::{Keys, Sizes};
+use crate::silence::Patience;
 use crate::template::{Template, plain};
 
 /// Who we are, and what is to be set for each connection.
@@ -97,6 +98,8 @@ pub struct Plan {
     pub keep_alive: bool,
     /// How much.
     pub work: Work,
+    /// How long the server may say nothing.
+    pub patience: Patience,
     /// What errors do.
     pub errors: Errors,
     /// Of the random numbers.
@@ -171,6 +174,21 @@ pub enum LoadError {
     /// The server has gone.
     #[error("the server has closed the connection{0}")]
     Closed(String),
+    /// The server is there, and says nothing.
+    #[error(
+        "the server has said nothing for {} s: {waiting} of {connections} connections wait for it, {owed} replies are owed",
+        silence.as_secs_f64()
+    )]
+    Silent {
+        /// How long.
+        silence: Duration,
+        /// Connections of one thread that wait,
+        waiting: usize,
+        /// of so many,
+        connections: usize,
+        /// for so many replies.
+        owed: usize,
+    },
     /// The server does not want us.
     #[error("the server refuses {command}: {text}")]
     Refused {

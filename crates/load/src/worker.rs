@@ -14,12 +14,15 @@ use crate::numbers::{KeySource, Keys, Random, pick};
 use crate::pace::Pace;
 use crate::plan::{Errors, LoadError, Plan};
 use crate::replies::Scanner;
+use crate::silence::Silence;
 use crate::template::{Filling, Template, data};
 
 /// Connections that are being opened at once: fewer than servers let wait to be accepted.
 const OPENING_MAX: usize = 128;
 /// How long it is tried to open a connection when ports have run out, or the server's queue is full.
 const OPENING_NS_MAX: u64 = 3_000_000_000;
+/// Between two looks at whether others have ended the run, with a rate.
+const WAIT_NS_MAX: u64 = 50_000_000;
 /// A shorter wait is not worth a timer.
 const WAIT_NS_MIN: u64 = 10_000;
 
@@ -93,6 +96,7 @@ pub(crate) struct Worker<'a> {
     opening_since: u64,
     ready: usize,
     started: bool,
+    silence: Silence,
     /// Connections that go on sending.
     active: usize,
     owed: usize,
@@ -133,6 +137,7 @@ impl<'a> Worker<'a> {
             opening_since: 0,
             ready: 0,
             started: false,
+            silence: Silence::new(plan.patience, pace.now()),
             active: clients,
             owed: 0,
             schedule: None,
@@ -172,8 +177,24 @@ impl<'a> Worker<'a> {
         match self.failure.take() {
             Some(failure) => Err(failure),
             None if self.pace.has_failed() => Err(LoadError::Stopped),
-            None => Ok(()),
+            None => self.listen(),
         }
+    }
+
+    /// An error where the server has said nothing for too long.
+    fn listen(&mut self) -> Result<(), LoadError> {
+        let waits = match &self.schedule {
+            _ if !self.started => self.opening > 0,
+            _ if self.plan.idle => false,
+            None => self.active > 0,
+            // With nobody in the queue all connections wait for replies, or to be opened again.
+            Some(schedule) => self.owed > 0 || schedule.queue.is_empty() && !self.exhausted,
+        };
+        let Some(silence) = self.silence.too_long(self.now, waits, self.now >= self.send_until) else {
+            return Ok(());
+        };
+        let owing = self.clients.iter().filter(|client| client.owed > 0 || !client.greeted).count();
+        Err(LoadError::Silent { silence, waiting: owing, connections: self.clients.len(), owed: self.owed })
     }
 
     /// Until all connections of all threads are ready.
@@ -259,7 +280,7 @@ impl<'a> Worker<'a> {
         let wait = match (self.exhausted || schedule.queue.is_empty(), left) {
             (true, _) => Wait::Long,
             (false, ..WAIT_NS_MIN) => Wait::No,
-            (false, left) => Wait::For(Duration::from_nanos(left)),
+            (false, left) => Wait::For(Duration::from_nanos(left.min(WAIT_NS_MAX))),
         };
         self.schedule = Some(schedule);
         wait
@@ -409,6 +430,7 @@ impl Traffic for Worker<'_> {
     }
 
     fn opened(&mut self, idx: usize) -> Next {
+        self.silence.broken(self.now);
         self.opening_since = 0;
         if self.greeting.1.is_empty() {
             return self.greeted(idx);
@@ -418,6 +440,7 @@ impl Traffic for Worker<'_> {
     }
 
     fn received(&mut self, idx: usize, bytes: &[u8]) -> Next {
+        self.silence.broken(self.now);
         let client = &mut self.clients[idx];
         let mut errors = Vec::new();
         let scanned = client

@@ -1,7 +1,11 @@
 //! What the command line says of distributions, ratios and files of commands.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail, ensure};
 use corelane_load::{Keys, Sizes};
+
+use crate::latency::duration;
 
 /// The largest value that can be asked for: what servers take.
 const SIZE_MAX: usize = 512 << 20;
@@ -10,6 +14,11 @@ const SIZE_MAX: usize = 512 << 20;
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
     rate.ok_or_else(|| "not a number above 0".to_owned())
+}
+
+/// As [`duration`], or 0.
+pub(super) fn timeout(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { duration(text) }
 }
 
 /// `uniform`, `zipf`, `zipf:1.2`, `gaussian`, `gaussian:0.5,0.1`, `sequential`.

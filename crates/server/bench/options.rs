@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
-use corelane_load::{Credentials, Errors, Keys, Plan, Sizes, Work};
+use corelane_load::{Credentials, Errors, Keys, Patience, Plan, Sizes, Work};
 use corelane_runtime::topology::{allowed_cpus, parse_list};
 
 use super::mix;
@@ -16,6 +16,10 @@ use crate::latency::duration;
 
 /// Requests of a test, unless something else is asked for.
 const REQUESTS: u64 = 100_000;
+/// How long a server may say nothing while it owes replies: longer than anything takes that is worth being repeated.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// The same once a test's duration is over.
+const SILENCE_END_MAX: Duration = Duration::from_secs(3);
 
 /// Loads a server that speaks RESP and measures how it answers
 #[derive(Debug, Parser)]
@@ -112,6 +116,9 @@ pub(super) struct Options {
     /// Run so long before anything counts
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(super) warmup: Option<Duration>,
+    /// End when the server has owed replies and said nothing for so long, as 30 or 5m; 0: never [default: 10, at the end of --duration 3]
+    #[arg(long, value_name = "TIME", value_parser = mix::timeout)]
+    pub(super) timeout: Option<Duration>,
     /// How random keys are chosen: uniform, zipf or zipf:EXPONENT, gaussian or gaussian:MEAN,DEVIATION (parts of the range), sequential
     #[arg(long, default_value = "uniform", value_parser = mix::keys)]
     pub(super) keys: Keys,
@@ -180,6 +187,14 @@ impl Options {
         self.sizes.clone().unwrap_or(Sizes::Fixed(self.data_size as usize))
     }
 
+    fn patience(&self) -> Patience {
+        match self.timeout {
+            None => Patience { running: Some(SILENCE_MAX), ending: Some(SILENCE_END_MAX) },
+            Some(Duration::ZERO) => Patience::default(),
+            Some(limit) => Patience { running: Some(limit), ending: Some(limit) },
+        }
+    }
+
     /// The load of a test.
     ///
     /// # Errors
@@ -208,6 +223,7 @@ impl Options {
                 warmup: self.warmup.unwrap_or_default(),
                 rate: self.rate,
             },
+            patience: self.patience(),
             errors: if self.count_errors { Errors::Count } else { Errors::End },
             seed: self.seed.unwrap_or_else(random_seed),
             digits: self.precision,
