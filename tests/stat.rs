@@ -50,6 +50,7 @@ fn every_section_says_what_the_server_says() {
         assert!(all.lines().any(|line| line.starts_with("* timeout ") && line.ends_with(" 77")), "{all}");
         assert_eq!(row(&all, "db0")[1].split(',').next(), Some("keys=1"));
         assert_eq!(row(&all, "keys.count")[1], "1");
+        assert!(row(&all, "db.0.overhead.hashtable.main")[1].parse::<u64>().is_ok(), "{all}");
         let table = all.split("\nshards\n").nth(1).expect("a table of shards");
         assert_eq!(table.lines().skip(1).take_while(|line| !line.is_empty()).count(), shards, "{table}");
         assert!(table.contains("  mail  mail max  full  "), "{table}");
@@ -168,6 +169,8 @@ fn failures_are_sentences() {
     fails(&["-p", "1", "-h", "localhost:1"], 2, "cannot be used with");
     fails(&["--unixsocket", path], 1, "cannot connect to ");
     fails(&["--unixsocket", path, "-c"], 1, "cannot see ");
+    fails(&["-h", "localhost:1", "-c"], 2, "cannot be used with");
+    fails(&["-p", "1", "-c"], 2, "cannot be used with");
     drop(UnixListener::bind(&socket).expect("a socket"));
     assert_eq!(good(&["--unixsocket", path, "-c"]), format!("removed {path}\n"));
     assert!(!socket.exists());

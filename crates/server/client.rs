@@ -158,7 +158,8 @@ impl Client {
         }
     }
 
-    /// The same for a command whose reply is a flat array of names and values.
+    /// The same for a command whose reply is an array of names and values. Names within a value that is one itself stand behind
+    /// its own and a point.
     ///
     /// # Errors
     /// As above.
@@ -168,12 +169,32 @@ impl Client {
             Frame::Error(error) => bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&error)),
             other => bail!("{} was answered with {other:?}", words.join(" ")),
         };
-        let text = |frame: &Frame| match frame {
-            Frame::Simple(text) | Frame::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
-            Frame::Int(int) => int.to_string(),
-            other => format!("{other:?}"),
-        };
-        Ok(elements.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect())
+        let mut pairs = Vec::new();
+        flatten(&elements, "", &mut pairs);
+        Ok(pairs)
+    }
+}
+
+fn flatten(elements: &[Frame], prefix: &str, pairs: &mut Vec<(String, String)>) {
+    for pair in elements.chunks_exact(2) {
+        let name = format!("{prefix}{}", plain(&pair[0]));
+        match &pair[1] {
+            Frame::Array(inner) if inner.len().is_multiple_of(2) => {
+                flatten(inner, &format!("{name}."), pairs)
+            }
+            value => pairs.push((name, plain(value))),
+        }
+    }
+}
+
+/// A value in one line.
+fn plain(frame: &Frame) -> String {
+    match frame {
+        Frame::Simple(text) | Frame::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+        Frame::Int(int) => int.to_string(),
+        Frame::Array(elements) => elements.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Frame::Null => "-".to_owned(),
+        other => format!("{other:?}"),
     }
 }
 
@@ -184,5 +205,22 @@ fn described(error: io::Error) -> anyhow::Error {
             anyhow!("the server gives no answer within {} s", PATIENCE.as_secs())
         }
         _ => anyhow!(error).context("the server has closed the connection"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_pairs_again_have_names_of_their_own() {
+        let text = |text: &str| Frame::Bulk(text.to_owned().into_bytes().into());
+        let inner = Frame::Array(vec![text("main"), Frame::Int(72), text("expires"), Frame::Int(0)]);
+        let words = Frame::Array(vec![text("a"), text("b"), text("c")]);
+        let all = [text("peak"), Frame::Int(9), text("db.0"), inner, text("rest"), words];
+        let mut pairs = Vec::new();
+        flatten(&all, "", &mut pairs);
+        let shown: Vec<String> = pairs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(shown, ["peak=9", "db.0.main=72", "db.0.expires=0", "rest=a b c"]);
     }
 }

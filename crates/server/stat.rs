@@ -32,7 +32,7 @@ struct Options {
     #[arg(long)]
     json: bool,
     /// Remove the Unix socket given by --unixsocket if its server is gone
-    #[arg(short, long, requires = "unixsocket")]
+    #[arg(short, long, requires = "unixsocket", conflicts_with_all = ["host", "pid", "watch", "json"])]
     clear: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
