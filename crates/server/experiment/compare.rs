@@ -236,7 +236,7 @@ fn resources(recording: &Recording) -> Section {
         }
     }
     let about = "CPU while the load lasts, in percent of one CPU, and in microseconds per request; resident memory and threads at \
-                 its end. A dash: the server's process is not on this machine, or not known.";
+                 its end. A dash: the server's process is not on this machine, or not known, or the load was too short (0.2 s) to tell.";
     Section {
         title: "What the servers used".to_owned(),
         blocks: vec![Block::Text(about.to_owned()), Block::Table(table)],

@@ -340,7 +340,7 @@ fn conclusions(recording: &Recording, load: &str) -> Vec<String> {
 fn warnings(recording: &Recording, load: &str) -> Vec<String> {
     let idle = recording.cases.iter().filter_map(|case| {
         let cpu = recording.series(&case.name, load, Metric::Cpu);
-        let Some(cpu) = cpu else { return Some(format!("{load}, {}: the CPU of the server is not known.", case.title)) };
+        let Some(cpu) = cpu else { return Some(format!("{load}, {}: the CPU of the server is not known; a load of less than 0.2 s is too short to tell.", case.title)) };
         let client = recording.series(&case.name, load, Metric::ClientCpu).map_or(0.0, |client| client.median());
         (cpu.median() < CPU_PERCENT_MIN).then(|| {
             format!(

@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 
 /// `USER_HZ`, the unit of `/proc/PID/stat`: 100 on every architecture that io_uring and we run on.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// That, in microseconds.
+pub(crate) const US_PER_TICK: f64 = 1e6 / TICKS_PER_SECOND;
 
 /// utime + stime of all threads of a process so far, in µs (to 10 ms).
 ///
@@ -20,7 +22,7 @@ pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
     let ticks = |field: usize| -> Result<f64> {
         fields.get(field - 3).and_then(|text| text.parse().ok()).context("a short /proc/PID/stat")
     };
-    Ok((ticks(14)? + ticks(15)?) / TICKS_PER_SECOND * 1e6)
+    Ok((ticks(14)? + ticks(15)?) * US_PER_TICK)
 }
 
 /// Resident memory now, in bytes.
