@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, Outcome};
@@ -12,6 +14,8 @@ use common::words;
 const SHARD_COUNTS: [usize; 3] = [1, 2, 5];
 /// How long a command may take to begin to wait.
 const BLOCKED_MS_MAX: u64 = 10_000;
+/// How long the end of a connection may go unnoticed; one that is owed replies is given up after 10 s.
+const ENDED_MS_MAX: u64 = 5000;
 /// A reply whose time has come may be this late where many tests share the machine.
 const LATE_MS_MAX: u128 = 5000;
 
@@ -21,8 +25,12 @@ fn send(client: &mut Client, line: &str) {
 
 /// Waits until so many clients wait.
 fn await_blocked(admin: &mut Client, count: usize) {
+    await_blocked_for(admin, count, BLOCKED_MS_MAX);
+}
+
+fn await_blocked_for(admin: &mut Client, count: usize, ms_max: u64) {
     let wanted = format!("blocked_clients:{count}");
-    let there = server::poll(BLOCKED_MS_MAX, || {
+    let there = server::poll(ms_max, || {
         admin.run("INFO clients").text().lines().any(|line| line == wanted).then_some(())
     });
     assert!(there.is_some(), "there are not {count} blocked clients: {}", admin.run("INFO clients").text());
@@ -135,6 +143,29 @@ fn a_connection_that_ends_while_it_waits_takes_nothing_with_it() {
             received <= pushed && received + raced >= pushed,
             "{pushed} pushed, {received} received, {shards} shards"
         );
+    }
+}
+
+#[test]
+fn a_connection_that_ends_leaves_what_it_sent_behind_its_wait() {
+    // Little, which is read while the client waits, and so much that reading stops.
+    let behind = ["SET w 1\r\n".to_owned(), "SET w 1\r\n".repeat(7_500)];
+    for shards in SHARD_COUNTS {
+        let server = Server::ours(shards);
+        let mut admin = server.client();
+        for line in ["BLPOP k 0", "BLPOP k l m n o 0", "GET k\r\nWAIT 7 0"] {
+            for (behind, half) in behind.iter().flat_map(|behind| [(behind, false), (behind, true)]) {
+                let mut gone = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+                write!(gone, "{line}\r\n").expect("the server reads");
+                await_blocked(&mut admin, 1);
+                write!(gone, "{behind}").expect("there is room");
+                gone.shutdown(if half { Shutdown::Write } else { Shutdown::Both }).expect("it is open");
+                await_blocked_for(&mut admin, 0, ENDED_MS_MAX);
+                admin.check("RPUSH k e", ":1\r\n");
+                admin.check("GET w", "$-1\r\n");
+                admin.check("DEL k", ":1\r\n");
+            }
+        }
     }
 }
 

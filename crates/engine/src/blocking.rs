@@ -485,6 +485,7 @@ impl Node {
         if let Some(until) = session.client.wait.as_ref().and_then(|wait| wait.until) {
             self.core.waits.add(until, id.session);
         }
+        self.core.after_change(session, id.session);
         self.core.stay_enlisted(id.session, Some(from));
     }
 

@@ -307,8 +307,10 @@ pub struct IoState<'a> {
     /// Whether to close.
     pub close: Option<CloseWhen>,
     /// Whether commands that have arrived whole are still to be answered: a connection whose peer has ended it waits for
-    /// these answers.
+    /// these answers, but not for those behind a command that waits.
     pub owes: bool,
+    /// Whether a command waits, which nobody needs when the peer has gone.
+    pub waits: bool,
 }
 
 impl Session {
@@ -427,8 +429,9 @@ impl Session {
             Some(CloseWhen::AfterOutput) if !settled => None,
             other => other,
         };
-        let owes = !settled || self.has_work() || self.resuming;
-        IoState { output: &mut self.out, read: self.reading, close, owes }
+        let waits = self.client.wait.is_some();
+        let owes = !settled || self.has_work() && !waits || self.resuming;
+        IoState { output: &mut self.out, read: self.reading, close, owes, waits }
     }
 
     /// The runtime has taken so many bytes of output.

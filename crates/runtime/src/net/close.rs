@@ -10,7 +10,7 @@ use super::connection::{Phase, Recv};
 use super::send::Vectors;
 use super::{Net, Turn};
 use crate::mesh::MeshEnd;
-use crate::ring::Token;
+use crate::ring::{Completion, Op, Token};
 use crate::shard_loop::ShardMail;
 
 /// Output whose connection was closed while it was being sent; kept until the kernel lets go of it.
@@ -37,6 +37,19 @@ impl Net {
         }
     }
 
+    /// The peer has ended a connection that was not read from. Who waits for an answer has no use for it then; whoever else it is
+    /// reads on one day, and comes upon the end.
+    pub(super) fn on_hangup(&mut self, completion: Completion, turn: &mut Turn<'_>) {
+        let Some(connection) = self.connections.by_token(Op::HangUp, completion.token) else { return };
+        let id = connection.id;
+        connection.watched = false;
+        let waits = turn.node.session_state(id).is_some_and(|state| state.waits);
+        if waits && connection.paused && connection.phase == Phase::Open && completion.result > 0 {
+            connection.phase = Phase::Ending;
+            self.steer(id, turn);
+        }
+    }
+
     /// Closes a connection at once. Idempotent.
     pub(super) fn close(&mut self, id: SessionId, turn: &mut Turn<'_>) {
         let Some(connection) = self.connections.by_id(id) else { return };
@@ -49,7 +62,7 @@ impl Net {
             return;
         }
         let Some(connection) = self.connections.remove(id) else { return };
-        if connection.recv != Recv::Idle || connection.sending {
+        if connection.recv != Recv::Idle || connection.sending || connection.watched {
             self.ring.cancel_fd(connection.fd);
         }
         self.ring.close(connection.fd);

@@ -52,6 +52,8 @@ pub(super) struct Connection {
     pub(super) more_output: bool,
     /// Back-pressure: the session wants no more input.
     pub(super) paused: bool,
+    /// The kernel will tell when the peer has ended the connection.
+    pub(super) watched: bool,
     /// The session collects a value that is large enough to be received in place.
     pub(super) wants_bulk: bool,
     /// Its output buffers hold memory that a long silence should free.
@@ -81,6 +83,7 @@ impl Connection {
             at_once: false,
             more_output: false,
             paused: false,
+            watched: false,
             wants_bulk: false,
             fat: false,
             unrest: 0,

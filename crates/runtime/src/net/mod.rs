@@ -235,6 +235,7 @@ impl Net {
             Op::Send | Op::SendAtOnce => self.on_send(completion, turn),
             Op::RecvInto => self.on_recv_into(completion, turn),
             Op::Accept => self.on_accept(completion, turn),
+            Op::HangUp => self.on_hangup(completion, turn),
             Op::Wake => {
                 if !completion.more() {
                     self.watch(turn.mesh.ring_event());

@@ -81,6 +81,10 @@ impl Net {
         }
         let steer = connection.paused == state.read || connection.phase != Phase::Open;
         connection.paused = !state.read;
+        if connection.paused && state.waits && !connection.watched {
+            connection.watched = true;
+            self.ring.poll_hangup(connection.fd, connection.token(Op::HangUp));
+        }
         connection.more_output = !state.output.is_empty();
         if connection.more_output && !connection.sending {
             exchange(&mut connection.out, state.output);

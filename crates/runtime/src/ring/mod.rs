@@ -117,6 +117,11 @@ impl Ring {
         self.queue(entry, token);
     }
 
+    /// Completes once, when the peer of a socket has ended or reset it, whatever is unread.
+    pub(crate) fn poll_hangup(&mut self, fd: RawFd, token: Token) {
+        self.queue(opcode::PollAdd::new(types::Fd(fd), libc::POLLRDHUP as u32).build(), token);
+    }
+
     /// Completes once, [`TICK`] from when it is submitted.
     pub(crate) fn tick(&mut self) {
         self.tick_after(&TICK);

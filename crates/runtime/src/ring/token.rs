@@ -29,6 +29,8 @@ pub(crate) enum Op {
     SendAtOnce = 7,
     /// Connecting to a peer.
     Connect = 8,
+    /// The end of a connection that is not read from.
+    HangUp = 9,
 }
 
 /// Bits of a [`SessionId`]'s generation that fit beside operation and index.
@@ -83,6 +85,7 @@ impl Token {
             6 => Op::Tick,
             7 => Op::SendAtOnce,
             8 => Op::Connect,
+            9 => Op::HangUp,
             _ => Op::Ignored,
         }
     }
@@ -101,7 +104,7 @@ mod tests {
     #[test]
     fn tokens_come_back_whole() {
         let id = SessionId { idx: u32::MAX - 3, generation: 0xab_cdef };
-        for op in [Op::Recv, Op::RecvInto, Op::Send, Op::SendAtOnce, Op::Connect] {
+        for op in [Op::Recv, Op::RecvInto, Op::Send, Op::SendAtOnce, Op::Connect, Op::HangUp] {
             let token = Token::from_user_data(Token::session(op, id).to_user_data());
             assert_eq!((token.op(), token.idx()), (op, id.idx));
             let other = SessionId { generation: id.generation ^ 1, ..id };
