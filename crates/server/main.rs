@@ -5,6 +5,7 @@
 
 mod allocator;
 mod bench;
+mod build_info;
 mod client;
 mod config_file;
 mod doctor;
@@ -80,6 +81,7 @@ fn understand(args: impl Iterator<Item = OsString>) -> Result<Invocation, ExitCo
 fn run(invocation: Invocation) -> anyhow::Result<()> {
     let mut options = ServerOptions::from_config(invocation.config);
     options.hooks = Hooks { rewrite: rewrite::rewrite, changed: log::note_changes };
+    options.program_info = build_info::fields();
     log::start(options.config.value("loglevel"), options.config.value("logfile"))?;
     if !invocation.idle.is_empty() {
         tracing::warn!("these directives are known and change nothing here: {}", invocation.idle.join(", "));

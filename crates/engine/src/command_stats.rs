@@ -76,6 +76,11 @@ impl CommandStats {
         self.kept[usize::from(command.0)].histogram.as_ref()
     }
 
+    /// How long all commands together have taken, in nanoseconds.
+    pub(crate) fn total_ns(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.count.ns).sum()
+    }
+
     /// The numbers of the commands that were called or refused.
     pub(crate) fn seen(&self) -> impl Iterator<Item = CommandNumber> + '_ {
         let seen = self.kept.iter().enumerate().filter(|(_, kept)| kept.count != CommandCount::default());

@@ -254,6 +254,8 @@ pub struct ShardReport {
     pub settings: Settings,
     /// When the report was made.
     pub now: Millis,
+    /// How long its commands have taken, in nanoseconds.
+    pub commands_ns: u64,
     /// What its commands cost, if INFO was asked for that.
     pub commands: Option<CommandStats>,
 }
@@ -273,6 +275,10 @@ pub struct ProcessInfo {
     pub children_user_us: u64,
     /// In the kernel.
     pub children_sys_us: u64,
+    /// Processor time in user mode of the shard's own thread, in microseconds.
+    pub thread_user_us: u64,
+    /// In the kernel.
+    pub thread_sys_us: u64,
     /// Memory of the machine in bytes.
     pub memory_bytes: u64,
 }

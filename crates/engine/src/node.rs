@@ -325,6 +325,7 @@ impl Node {
         self.core.limits.bulk_len_max = self.core.shard.settings.proto_max_bulk_len;
         self.core.shard.timing.stop();
         let mut more = self.core.expire_some(now);
+        self.core.shard.stats.expire_steps_cut += u64::from(more);
         more |= self.core.shard.keyspace.free_some(FREE_BUDGET);
         self.release_withheld(now);
         more |= self.release_paused(now);

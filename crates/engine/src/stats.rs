@@ -128,6 +128,8 @@ pub struct ShardStats {
     pub ring_completions: u64,
     /// Receives that found no buffer and were tried again.
     pub buffer_shortages: u64,
+    /// Steps of the removal of keys whose time has come that ended although more were due.
+    pub expire_steps_cut: u64,
     /// Messages of other shards taken from the mailboxes.
     pub mail: u64,
     /// Of these, how many waited there in the last turn that found any.

@@ -62,7 +62,10 @@ impl Host {
         let mut listeners = listen(&options.listen(), shards)?;
         let signals = StopSignals::block().map_err(HostError::Signals)?;
         let mut settings = options.settings(shards, found.maxclients);
-        settings.server_info = server_info();
+        let manager = ServiceManager::of_this_process();
+        settings.server_info.clone_from(&options.program_info);
+        settings.server_info.extend(server_info());
+        settings.server_info.push(("process_supervised", manager.name().to_owned()));
         settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
         settings.allocator = allocator::in_use();
         settings.server_info.extend(listener_info(&listeners));
@@ -86,7 +89,6 @@ impl Host {
             ),
         ];
         let server = Server::start(plan)?;
-        let manager = ServiceManager::of_this_process();
         signals.watch(server.mesh().clone(), manager.clone()).map_err(HostError::Signals)?;
         let summary = summary(&layout, &machine, &listeners);
         manager.ready(&summary);

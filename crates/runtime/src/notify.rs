@@ -33,6 +33,11 @@ impl ServiceManager {
         Self { socket: socket.ok(), stopping: Arc::default() }
     }
 
+    /// What INFO calls it: whoever wants the datagrams speaks systemd's language.
+    pub(crate) fn name(&self) -> &'static str {
+        if self.socket.is_some() { "systemd" } else { "no" }
+    }
+
     /// The server accepts connections.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}\n"));

@@ -35,6 +35,8 @@ pub struct ServerOptions {
     pub config: Config,
     /// What the program does for CONFIG.
     pub hooks: Hooks,
+    /// What INFO's section `Server` says of the program: field and value.
+    pub program_info: Vec<(&'static str, String)>,
     /// Visits of the program's other threads that may wait at each shard; 0: there are none.
     pub gate_slots: usize,
 }
@@ -68,6 +70,7 @@ impl ServerOptions {
             maxclients: config.number("maxclients") as u32,
             tcp_backlog: config.number("tcp-backlog").max(1) as u32,
             hooks: Hooks::default(),
+            program_info: Vec::new(),
             gate_slots: 0,
             config,
         }

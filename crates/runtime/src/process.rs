@@ -13,6 +13,7 @@ pub(crate) fn read() -> ProcessInfo {
     let rss_peak_kib =
         fs::read_to_string("/proc/self/status").ok().and_then(|status| peak_kib(&status)).unwrap_or(0);
     let rss_pages = fs::read_to_string("/proc/self/statm").ok().and_then(|statm| nth(&statm, 1)).unwrap_or(0);
+    let [thread_user_us, thread_sys_us] = thread_cpu_us();
     let memory_kib = fs::read_to_string("/proc/meminfo").ok().and_then(|info| nth(&info, 1)).unwrap_or(0);
     ProcessInfo {
         rss_bytes: rss_pages * sysconf(libc::_SC_PAGESIZE),
@@ -21,8 +22,20 @@ pub(crate) fn read() -> ProcessInfo {
         cpu_sys_us,
         children_user_us,
         children_sys_us,
+        thread_user_us,
+        thread_sys_us,
         memory_bytes: memory_kib * 1024,
     }
+}
+
+/// User and system time of the calling thread.
+fn thread_cpu_us() -> [u64; 2] {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is writable. The call fails for an invalid request only; a failure would leave zeros.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: all bytes are written, and any value is valid.
+    let usage = unsafe { usage.assume_init() };
+    [usage.ru_utime, usage.ru_stime].map(|time| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64)
 }
 
 /// Processor time that the calling thread has used, the kernel's work for it included.
@@ -68,6 +81,15 @@ fn sysconf(name: libc::c_int) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_has_its_own_time() {
+        let began = thread_cpu_us();
+        let busy = |since: [u64; 2]| thread_cpu_us().iter().sum::<u64>() - since.iter().sum::<u64>();
+        while busy(began) < 2_000 {}
+        let elsewhere = std::thread::spawn(thread_cpu_us).join().unwrap();
+        assert!(elsewhere.iter().sum::<u64>() < thread_cpu_us().iter().sum(), "{elsewhere:?}");
+    }
 
     #[test]
     fn a_process_has_memory_and_time() {

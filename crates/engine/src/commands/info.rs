@@ -78,6 +78,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
         process: shard.process,
         settings: shard.settings.clone(),
         now: ctx.now,
+        commands_ns: shard.timing.commands.total_ns(),
         commands: info_commands::ON_REQUEST
             .iter()
             .any(|section| is_wanted(section, args))

@@ -101,6 +101,7 @@ pub(super) fn memory(totals: &Totals<'_>, out: &mut String) {
         ],
     );
     amount(out, "total_system_memory", process.memory_bytes);
+    scripting_memory(out);
     amount(out, "maxmemory", settings.config.number("maxmemory") as u64);
     field(out, "maxmemory_policy", settings.maxmemory_policy.name());
     for (name, more, less) in [
@@ -118,9 +119,12 @@ pub(super) fn memory(totals: &Totals<'_>, out: &mut String) {
             ("mem_not_counted_for_evict", 0),
             ("mem_replication_backlog", 0),
             ("mem_total_replication_buffers", 0),
+            ("mem_replicas_repl_buffer", 0),
             ("mem_clients_slaves", 0),
             ("mem_clients_normal", memory.clients),
             ("mem_cluster_links", 0),
+            ("mem_cluster_slot_import", 0),
+            ("mem_cluster_slot_export", 0),
             ("mem_aof_buffer", 0),
         ],
     );
@@ -131,44 +135,120 @@ pub(super) fn memory(totals: &Totals<'_>, out: &mut String) {
     field(out, "lazyfreed_objects", totals.sum(|shard| shard.freed));
 }
 
-pub(super) fn persistence(_: &Totals<'_>, out: &mut String) {
+/// There are no scripts, and nothing that could run them.
+fn scripting_memory(out: &mut String) {
+    amount(out, "used_memory_lua", 0);
     fields(
         out,
         [
-            "loading",
-            "async_loading",
-            "rdb_bgsave_in_progress",
-            "aof_enabled",
-            "aof_rewrite_in_progress",
-            "aof_rewrite_scheduled",
-            "module_fork_in_progress",
+            "used_memory_vm_eval",
+            "used_memory_scripts_eval",
+            "number_of_cached_scripts",
+            "number_of_functions",
+            "number_of_libraries",
+            "used_memory_vm_functions",
         ]
         .map(|name| (name, 0)),
+    );
+    amount(out, "used_memory_vm_total", 0);
+    field(out, "used_memory_functions", 0);
+    amount(out, "used_memory_scripts", 0);
+}
+
+/// Nothing is written to a disk or read from one: this is what Valkey says of a server that has not done so yet. There, too,
+/// the last time of saving is that of the start, times that nothing has taken are -1, and what has never failed is `ok`.
+pub(super) fn persistence(totals: &Totals<'_>, out: &mut String) {
+    fields(
+        out,
+        [
+            ("loading", 0),
+            ("async_loading", 0),
+            ("current_cow_peak", 0),
+            ("current_cow_size", 0),
+            ("current_cow_size_age", 0),
+        ],
+    );
+    field(out, "current_fork_perc", "0.00");
+    fields(
+        out,
+        [("current_save_keys_processed", 0), ("current_save_keys_total", 0), ("rdb_bgsave_in_progress", 0)],
+    );
+    field(out, "rdb_last_save_time", totals.first.settings.started_ms / 1000);
+    field(out, "rdb_last_bgsave_status", "ok");
+    fields(
+        out,
+        [
+            ("rdb_last_bgsave_time_sec", -1),
+            ("rdb_current_bgsave_time_sec", -1),
+            ("rdb_saves", 0),
+            ("rdb_last_cow_size", 0),
+            ("rdb_last_load_keys_expired", 0),
+            ("rdb_last_load_keys_loaded", 0),
+            ("aof_enabled", 0),
+            ("aof_rewrite_in_progress", 0),
+            ("aof_rewrite_scheduled", 0),
+            ("aof_last_rewrite_time_sec", -1),
+            ("aof_current_rewrite_time_sec", -1),
+        ],
+    );
+    field(out, "aof_last_bgrewrite_status", "ok");
+    fields(out, [("aof_rewrites", 0), ("aof_rewrites_consecutive_failures", 0)]);
+    field(out, "aof_last_write_status", "ok");
+    fields(
+        out,
+        [
+            ("aof_last_cow_size", 0),
+            ("module_fork_in_progress", 0),
+            ("module_fork_last_cow_size", 0),
+            ("slot_migration_fork_in_progress", 0),
+        ],
     );
 }
 
 type Counter = fn(&ShardReport) -> u64;
 
 /// Counters of things that do not exist here: their number is zero.
-const ABSENT: [&str; 14] = [
+const ABSENT: [&str; 36] = [
     "sync_full",
     "sync_partial_ok",
     "sync_partial_err",
     "evicted_keys",
     "evicted_clients",
+    "evicted_scripts",
     "latest_fork_usec",
     "total_forks",
     "migrate_cached_sockets",
     "slave_expires_tracked_keys",
+    "active_defrag_hits",
+    "active_defrag_misses",
+    "active_defrag_key_hits",
+    "active_defrag_key_misses",
+    "total_active_defrag_time",
+    "current_active_defrag_time",
     "tracking_total_keys",
     "tracking_total_items",
     "tracking_total_prefixes",
     "total_net_repl_input_bytes",
     "total_net_repl_output_bytes",
+    "total_net_cluster_slot_import_bytes",
+    "total_net_cluster_slot_export_bytes",
+    "unexpected_error_replies",
+    "io_threaded_reads_processed",
+    "io_threaded_writes_processed",
+    "io_threaded_freed_objects",
+    "io_threaded_accept_processed",
+    "io_threaded_poll_processed",
+    "io_threaded_total_prefetch_batches",
+    "io_threaded_total_prefetch_entries",
+    "acl_access_denied_cmd",
+    "acl_access_denied_key",
+    "acl_access_denied_channel",
+    "acl_access_denied_tls_cert",
+    "acl_access_denied_db",
 ];
 
 pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
-    let sums: [(&str, Counter); 18] = [
+    let sums: [(&str, Counter); 20] = [
         ("total_connections_received", |shard| shard.stats.connections_received),
         ("total_commands_processed", |shard| shard.stats.commands),
         ("total_net_input_bytes", |shard| shard.stats.bytes_in),
@@ -176,6 +256,7 @@ pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
         ("rejected_connections", |shard| shard.stats.connections_rejected),
         ("expired_keys", |shard| shard.expired),
         ("expired_fields", |shard| shard.expired_fields),
+        ("expired_time_cap_reached_count", |shard| shard.stats.expire_steps_cut),
         ("keyspace_hits", |shard| shard.stats.hits),
         ("keyspace_misses", |shard| shard.stats.misses),
         ("total_error_replies", |shard| shard.stats.errors),
@@ -185,6 +266,7 @@ pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
         ("client_query_buffer_limit_disconnections", |shard| shard.stats.query_limit_disconnections),
         ("client_output_buffer_limit_disconnections", |shard| shard.stats.output_limit_disconnections),
         ("eventloop_cycles", |shard| shard.stats.turns),
+        ("eventloop_duration_cmd_sum", |shard| shard.commands_ns / 1000),
         ("transactions_over_shards", |shard| shard.stats.transactions),
         ("transactions_retried", |shard| shard.stats.transaction_retries),
     ];
@@ -199,6 +281,8 @@ pub(super) fn stats(totals: &Totals<'_>, out: &mut String) {
     for (name, bytes) in [
         ("instantaneous_input_kbps", rate(|shard| shard.rates.bytes_in)),
         ("instantaneous_output_kbps", rate(|shard| shard.rates.bytes_out)),
+        ("instantaneous_input_repl_kbps", 0.0),
+        ("instantaneous_output_repl_kbps", 0.0),
     ] {
         field(out, name, format_args!("{:.2}", bytes / 1024.0));
     }
@@ -224,6 +308,7 @@ pub(super) fn replication(totals: &Totals<'_>, out: &mut String) {
             ("master_repl_offset", 0),
             ("second_repl_offset", -1),
             ("repl_backlog_active", 0),
+            ("repl_backlog_size", totals.first.settings.config.number("repl-backlog-size")),
             ("repl_backlog_first_byte_offset", 0),
             ("repl_backlog_histlen", 0),
         ],
@@ -237,6 +322,9 @@ pub(super) fn cpu(totals: &Totals<'_>, out: &mut String) {
         ("used_cpu_user", process.cpu_user_us),
         ("used_cpu_sys_children", process.children_sys_us),
         ("used_cpu_user_children", process.children_user_us),
+        // What runs commands: in Valkey one thread, here the shards'.
+        ("used_cpu_sys_main_thread", totals.sum(|shard| shard.process.thread_sys_us)),
+        ("used_cpu_user_main_thread", totals.sum(|shard| shard.process.thread_user_us)),
     ] {
         field(out, name, format_args!("{:.6}", us as f64 / 1e6));
     }
@@ -392,6 +480,48 @@ mod tests {
             look(&mut bench);
             let (peak, used) = (info(&mut bench, "used_memory_peak"), info(&mut bench, "used_memory"));
             assert!(peak.parse::<u64>().unwrap() > used.parse::<u64>().unwrap() + 20_000, "{peak} {used}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_zero_and_what_does_is_counted() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::new(shards);
+            bench.run("CONFIG SET repl-backlog-size 1mb");
+            for (idx, node) in bench.nodes.iter_mut().enumerate() {
+                let thread_user_us = 1_500_000 * (idx as u64 + 1);
+                node.set_process_info(ProcessInfo { thread_user_us, ..ProcessInfo::default() }, 0);
+            }
+            let threads_s = (1..=shards).map(|number| 1.5 * f64::from(number)).sum::<f64>();
+            for (name, value) in [
+                ("used_memory_scripts_human", "0B"),
+                ("number_of_functions", "0"),
+                ("rdb_last_bgsave_status", "ok"),
+                ("rdb_last_bgsave_time_sec", "-1"),
+                ("evicted_scripts", "0"),
+                ("instantaneous_input_repl_kbps", "0.00"),
+                ("repl_backlog_size", "1048576"),
+                ("used_cpu_sys_main_thread", "0.000000"),
+                ("used_cpu_user_main_thread", &format!("{threads_s:.6}")),
+            ] {
+                assert_eq!(info(&mut bench, name), value, "{name}");
+            }
+            bench.run("DEBUG SLEEP 0.5\nCONFIG RESETSTAT\nDEBUG SLEEP 0.25");
+            let us: u64 = info(&mut bench, "eventloop_duration_cmd_sum").parse().unwrap();
+            assert!((250_000..250_100).contains(&us), "{us}");
+            bench.run("DEBUG SET-ACTIVE-EXPIRE 0");
+            for key in 0..3000 {
+                bench.run(&format!("SET key:{key} x PX 10"));
+            }
+            assert_eq!(info(&mut bench, "expired_time_cap_reached_count"), "0");
+            bench.now += 1000;
+            bench.run("DEBUG SET-ACTIVE-EXPIRE 1");
+            for _ in 0..1000 {
+                let now = bench.now;
+                bench.nodes.iter_mut().for_each(|node| while node.tick(now) {});
+            }
+            let cut: u64 = info(&mut bench, "expired_time_cap_reached_count").parse().unwrap();
+            assert_eq!((cut > 0, info(&mut bench, "expired_keys")), (true, "3000".to_owned()), "{cut}");
         }
     }
 
