@@ -18,33 +18,55 @@ pub(crate) struct Line {
 
 /// The directives of a file; `-` is the standard input.
 pub(crate) fn read(path: &str) -> Result<Vec<Line>> {
-    read_nested(path, 0)
-}
-
-fn read_nested(path: &str, depth: usize) -> Result<Vec<Line>> {
-    if depth > DEPTH_MAX {
-        bail!("{path}: more than {DEPTH_MAX} files include each other; take out one `include`");
-    }
     let mut text = String::new();
     match path {
         "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        _ => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)).map(drop),
+        _ => read_into(path, &mut text),
     }
     .with_context(|| format!("cannot read the configuration file {path}"))?;
+    lines_of(path, &text, 0)
+}
+
+fn read_into(path: &str, text: &mut String) -> std::io::Result<()> {
+    std::fs::File::open(path)?.read_to_string(text).map(drop)
+}
+
+fn lines_of(path: &str, text: &str, depth: usize) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (number, text) in text.lines().enumerate() {
         let place = format!("{path}, line {}", number + 1);
-        let Some(line) = parse_line(text).with_context(|| place.clone())? else { continue };
-        let (name, words) = line;
-        if name == "include" {
-            for included in words {
-                lines.extend(read_nested(&included, depth + 1)?);
-            }
-        } else {
+        let Some((name, words)) = parse_line(text).with_context(|| place.clone())? else { continue };
+        if name != "include" {
             lines.push(Line { place, name, words });
+            continue;
+        }
+        if depth == DEPTH_MAX {
+            bail!("{place}: more than {DEPTH_MAX} files include each other; take out one `include`");
+        }
+        for path in included(&words).with_context(|| place.clone())? {
+            let mut text = String::new();
+            read_into(&path, &mut text)
+                .with_context(|| format!("{place}: cannot read the configuration file {path}"))?;
+            lines.extend(lines_of(&path, &text, depth + 1)?);
         }
     }
     Ok(lines)
+}
+
+/// The files that the words behind `include` name: one file, or with `*`, `?` or `[` those that there are, by name.
+fn included(words: &[String]) -> Result<Vec<String>> {
+    let [name] = words else { bail!("include takes one file, or a pattern of files") };
+    if !name.contains(['*', '?', '[']) {
+        return Ok(vec![name.clone()]);
+    }
+    // As in a shell: `*` ends at a `/`, and what begins with a dot is hidden.
+    let options = glob::MatchOptions {
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+        ..Default::default()
+    };
+    let paths = glob::glob_with(name, options).with_context(|| format!("cannot read the pattern {name}"))?;
+    paths.map(|path| Ok(path?.display().to_string())).collect()
 }
 
 /// Name and words of a line; `None` for one that says nothing.
@@ -155,6 +177,43 @@ mod tests {
         assert_eq!(words(r#"a "\x41\x7a" '\x41'"#), ["a", "Az", r"\x41"]);
         assert!(parse_line(r#"a "\xff""#).is_err() && parse_line(r#"a "\x4"#).is_err());
         assert!(parse_line(r#"a "b"#).is_err() && parse_line(r#"a "b"c"#).is_err());
+    }
+
+    #[test]
+    fn files_are_included_by_name_or_by_pattern() {
+        let dir = std::env::temp_dir().join(format!("corelane-includes-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
+        for (name, text) in
+            [("b.conf", "port 2\n"), ("a.conf", "port 1\n"), (".c.conf", "port 3\n"), ("d.txt", "port 4\n")]
+        {
+            write(name, text);
+        }
+        let outer = dir.join("outer").display().to_string();
+        let read_with = |text: &str| {
+            write("outer", &text.replace("DIR", &dir.display().to_string()));
+            let lines = read(&outer).map_err(|error| format!("{error:#}"))?;
+            Ok::<_, String>(lines.into_iter().map(|line| line.words.join(" ")).collect::<Vec<_>>().join(","))
+        };
+        for (text, expected) in [
+            ("include DIR/*.conf\nport 9", "1,2,9"),
+            ("port 0\ninclude DIR/[bd].*", "0,2,4"),
+            ("include DIR/d.txt", "4"),
+            ("include \"DIR/?.nothing\"", ""),
+        ] {
+            assert_eq!(read_with(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, expected) in [
+            ("\ninclude DIR/none.conf", "outer, line 2: cannot read the configuration file "),
+            ("include", "outer, line 1: include takes one file"),
+            ("include DIR/a.conf DIR/b.conf", "outer, line 1: include takes one file"),
+            ("include DIR/[a", "outer, line 1: cannot read the pattern "),
+            ("include DIR/outer", "outer, line 1: more than 16 files include each other"),
+        ] {
+            let error = read_with(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
