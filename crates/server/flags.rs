@@ -139,11 +139,17 @@ impl Invocation {
         if line.words.is_empty() || (single && line.words.len() > 1) {
             bail!("{} takes {}", directive.name, if single { "one value" } else { "values" });
         }
-        let value = line.words.join(" ");
-        if directive.idle && value != directive.default {
+        let mut value = line.words.join(" ");
+        if directive.idle && value != directive.default && !self.idle.contains(&directive.name) {
             self.idle.push(directive.name);
         }
-        self.config.set(directive, &value).map_err(|why| anyhow!("{}: {why}", directive.name))
+        let refused = |why| anyhow!("{}: {why}", directive.name);
+        if directive.name == "save" && !value.is_empty() {
+            // Each line is one or more points in addition to those before; an empty one forgets them.
+            directive.parse(&value).map_err(refused)?;
+            value = format!("{} {value}", self.config.value_of(directive)).trim_start().to_owned();
+        }
+        self.config.set(directive, &value).map_err(refused)
     }
 
     fn rename(&mut self, words: &[String]) -> Result<()> {
@@ -233,6 +239,23 @@ mod tests {
             (options.bind, options.port, options.shards),
             (vec!["127.0.0.1".into(), "-::1".into()], 7000, Some(3))
         );
+    }
+
+    #[test]
+    fn lines_of_save_add_up() {
+        for (line, expected) in [
+            ("--save 900 1 --timeout 3 --save 300 10", "900 1 300 10"),
+            ("--save 900 1 300 10 --save 60 5", "900 1 300 10 60 5"),
+            ("--save \"\" --save 7 7", "7 7"),
+        ] {
+            let words = line.split(' ').map(|word| OsString::from(word.replace("\"\"", "")));
+            let invocation = parse(words).unwrap();
+            assert_eq!(invocation.config.value("save"), expected, "{line}");
+            assert_eq!(invocation.idle, ["save"]);
+        }
+        for line in ["--save 900 --save 1", "--save 900 1 --save x"] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
     }
 
     #[test]

@@ -16,7 +16,8 @@ corelane [FILE] [--directive value …]
 A directive stands on a line of a file in the form of `redis.conf`, its values behind it, or on the command line, under the same name;
 the command line goes before the file. In a file, `#` begins a comment line, values may stand in double quotes with escapes
 (`\\n`, `\\\"`, `\\x41`) or in single ones, and `include FILE` reads another file at that place, or with a pattern
-(`include /etc/corelane.d/*.conf`) all files that there are of it, in the order of their names. `-` in place of the file is the standard input. An
+(`include /etc/corelane.d/*.conf`) all files that there are of it, in the order of their names. `-` in place of the file is the standard input. The last
+line of a directive counts, but lines of `save` add up, and `client-output-buffer-limit` changes the classes that it names. An
 unknown directive is an error. `rename-command NAME NEW` gives a command another name, `rename-command NAME \"\"` forbids it.
 `--check-config` looks whether a configuration makes sense: exit code 0, or 2 and a sentence. `CONFIG GET` and `CONFIG SET` read and change
 directives while the server runs, on all shards or on none; `CONFIG REWRITE` writes them into the file.
