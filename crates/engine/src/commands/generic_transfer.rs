@@ -144,19 +144,17 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
     if ctx.stage == TAKE {
         let key = ctx.key(args.at(SOURCE));
         let entry = ctx.shard.keyspace.take(ctx.db, key, ctx.now);
-        if entry.is_some() {
-            ctx.notify(EventClasses::GENERIC, "rename_from", key.bytes);
-        }
         ctx.payload = entry.map_or(Payload::None, |entry| Payload::Value(entry.detach()));
     } else {
-        put(ctx, args, ctx.db, "rename_to");
+        let events = [("rename_from", SOURCE), ("rename_to", DESTINATION)];
+        put(ctx, args, ctx.db, &events);
     }
     Ok(Flow::Done)
 }
 
-/// Puts what an earlier stage has taken under the destination. Where that was nothing, because the source's time came after
+/// Puts what an earlier stage has taken under the destination, and notes events of the keys at these places. Where that was nothing, because the source's time came after
 /// it had been looked at, the destination's comes now.
-fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, event: &'static str) {
+fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, events: &[(&'static str, usize)]) {
     let key = ctx.key(args.at(DESTINATION));
     let keyspace = &mut ctx.shard.keyspace;
     match std::mem::take(&mut ctx.payload) {
@@ -164,7 +162,9 @@ fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, event: &'static str) {
             keyspace.put(db, key, content, ctx.now);
             // What was there has been replaced: the key is a new one.
             ctx.notify_in(db, EventClasses::NEW, "new", key.bytes);
-            ctx.notify_in(db, EventClasses::GENERIC, event, key.bytes);
+            for (event, place) in events {
+                ctx.notify_in(db, EventClasses::GENERIC, event, args.at(*place));
+            }
         }
         _ => drop(keyspace.take(db, key, ctx.now)),
     }
@@ -237,7 +237,7 @@ fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
         ctx.payload = copy.map_or(Payload::None, Payload::Value);
     } else {
         let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
-        put(ctx, args, target, "copy_to");
+        put(ctx, args, target, &[("copy_to", DESTINATION)]);
     }
     Ok(Flow::Done)
 }

@@ -166,8 +166,12 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let first = first_field(args, end, 1)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
     let deadline = options.deadline(args, ctx.now).or_else(|error| {
-        // What the key holds is said first.
-        ctx.find(key).is_none_or(|entry| entry.hash().is_some()).then_some(()).ok_or(Error::WrongType)?;
+        // The key is looked up first.
+        match ctx.find(key).map(|entry| entry.hash().is_some()) {
+            None => ctx.notify(EventClasses::MISSED, "keymiss", key.bytes),
+            Some(false) => return Err(Error::WrongType),
+            Some(true) => {}
+        }
         Err(error)
     })?;
     let mut event = None;

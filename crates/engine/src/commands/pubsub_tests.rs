@@ -175,6 +175,19 @@ fn expired_keys_are_told_without_anybody_looking() {
 }
 
 #[test]
+fn a_renaming_is_told_in_one_order() {
+    let mut bench = Bench::new(1);
+    let [one, _] = hellos(&mut bench);
+    bench.run("CONFIG SET notify-keyspace-events EAn\nSET a v");
+    bench.say(one, "PSUBSCRIBE *");
+    bench.run("RENAME a b");
+    let heard = bench.hear(one);
+    let told: Vec<&str> =
+        heard.lines().filter_map(|line| line.split_once("__:")).map(|(_, told)| told).collect();
+    assert_eq!(told, ["new\", \"b\"]", "rename_from\", \"a\"]", "rename_to\", \"b\"]"]);
+}
+
+#[test]
 fn all_subscribers_see_one_order() {
     for shards in SHARDS {
         let mut bench = Bench::new(shards);
