@@ -32,6 +32,47 @@ fn sigterm_and_sigint_under_load_end_the_server_cleanly() {
     }
 }
 
+#[test]
+fn a_second_sigterm_changes_nothing_and_a_sigint_then_ends_the_process_at_once() {
+    for (then, code, sleep_s) in [("TERM", 0, 1), ("INT", 1, 10)] {
+        let mut server = Server::ours(1);
+        let lines = ["DEBUG LOG sleeps".to_owned(), format!("DEBUG SLEEP {sleep_s}")];
+        let mut client = server.client();
+        client.write(&words::encode_all(&lines.map(|line| words::parse(&line)))).expect("a connection");
+        // From then on the shard cannot end before it has slept.
+        let asleep = server::poll(20_000, || server.log().contains("DEBUG LOG: sleeps").then_some(()));
+        assert!(
+            asleep.is_some(),
+            "no shard sleeps, log:
+{}",
+            server.log()
+        );
+        server.signal("TERM");
+        await_taken(&server);
+        server.signal(then);
+        let status = server.await_exit(EXIT_MS_MAX).expect("an exit");
+        assert_eq!(
+            status.code(),
+            Some(code),
+            "SIGTERM, SIG{then}: {status}, log:
+{}",
+            server.log()
+        );
+    }
+}
+
+/// Waits until the server has taken the signals that were sent: until then the kernel counts them as pending.
+fn await_taken(server: &Server) {
+    let pending = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("a process");
+        let mask =
+            status.lines().find_map(|line| line.strip_prefix("ShdPnd:")).expect("the line").trim().to_owned();
+        u64::from_str_radix(&mask, 16).expect("a mask")
+    };
+    let taken = server::poll(20_000, || (pending() == 0).then_some(()));
+    assert!(taken.is_some(), "signals {:x} are pending", pending());
+}
+
 /// Pipelines over all shards until the server goes away.
 fn load(port: u16, number: usize, served: &AtomicUsize) {
     let Ok(mut client) = crate::common::client::Client::try_connect(port) else { return };

@@ -120,7 +120,7 @@ impl Host {
         self.server.doorway().cloned()
     }
 
-    /// Serves until SHUTDOWN, SIGTERM or SIGINT; a second signal ends the process from within.
+    /// Serves until SHUTDOWN, SIGTERM or SIGINT; a SIGINT after one of these signals ends the process from within.
     ///
     /// # Errors
     /// A shard failed, and all have ended.

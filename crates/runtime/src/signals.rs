@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT stop the server, a second one ends the process at once; SIGHUP and SIGPIPE are ignored.
+//! SIGTERM and SIGINT stop the server, a SIGINT meanwhile ends the process at once; SIGHUP and SIGPIPE are ignored.
 //!
 //! No handler runs: the signals are blocked before there are other threads, which inherit that, and one thread waits for
 //! them. So no shard is ever interrupted in a system call.
@@ -41,7 +41,8 @@ impl StopSignals {
         Ok(Self { set })
     }
 
-    /// Starts the thread that waits for them: the first stops all shards, the second ends the process with code 1.
+    /// Starts the thread that waits for them: the first stops all shards. Who interrupts then does not want to wait, and the
+    /// process ends with code 1; another SIGTERM only says again what is being done.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -50,17 +51,18 @@ impl StopSignals {
             self.wait();
             manager.stopping();
             mesh.stop();
-            self.wait();
+            while self.wait() != libc::SIGINT {}
             std::process::exit(1);
         };
         thread::Builder::new().name("signals".to_owned()).spawn(watcher).map(drop)
     }
 
-    /// Returns when one of them has arrived.
-    fn wait(&self) {
+    /// Returns the number of the next that arrives.
+    fn wait(&self) -> libc::c_int {
         let mut signal = 0;
         // SAFETY: the set is initialized, and `signal` is writable. It fails for an invalid set only.
         unsafe { libc::sigwait(&raw const self.set, &raw mut signal) };
+        signal
     }
 }
 
@@ -94,7 +96,7 @@ mod tests {
             // SAFETY: the calling thread is alive.
             let sent = unsafe { libc::pthread_kill(here, libc::SIGTERM) };
             assert_eq!(sent, 0);
-            signals.wait();
+            assert_eq!(signals.wait(), libc::SIGTERM);
             mesh.stop();
             ends.into_iter().all(|mut end: MeshEnd<()>| end.stop_requested())
         });
