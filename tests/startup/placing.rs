@@ -137,6 +137,24 @@ fn named_cpus_get_a_shard_each_and_too_many_shards_are_not_bound() {
 }
 
 #[test]
+fn shards_that_are_not_bound_stay_on_the_cpus_that_were_named() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(1);
+    let allowed = server_info(&mut server.client())["allowed_cpus"].clone();
+    drop(server);
+    let first = allowed.split([',', '-']).next().expect("a cpu");
+    for (shards, flags) in [(2, &["--cpus", first][..]), (1, &["--cpus", first, "--placement", "float"])] {
+        let server = Server::ours_with(shards, flags);
+        assert_eq!(cpus_of_shards(&server), vec![first; shards], "{flags:?} of {allowed}");
+        let info = server_info(&mut server.client());
+        assert_eq!(info["shard_cpus"], first);
+        assert!(server.log().contains(&format!(" on any cpu of {first}, ready")), "{}", server.log());
+    }
+}
+
+#[test]
 fn an_affinity_mask_is_respected() {
     if server::stand_in() || !server::installed("taskset", "--version") {
         return;

@@ -145,7 +145,11 @@ fn summary(layout: &Layout, machine: &Machine, listeners: &Listeners) -> String 
     let mut places: Vec<String> = listeners.addresses.iter().map(ToString::to_string).collect();
     places.extend(listeners.unix_file.iter().map(|file| file.path().display().to_string()));
     let bound: Option<Vec<String>> = cpus.iter().map(|cpu| cpu.map(|cpu| cpu.to_string())).collect();
-    let mut on = bound.map_or_else(|| "on any cpu".to_owned(), |cpus| format!("on cpu {}", cpus.join(",")));
+    let mut on = match bound {
+        Some(cpus) => format!("on cpu {}", cpus.join(",")),
+        None if layout.elsewhere.is_empty() => "on any cpu".to_owned(),
+        None => format!("on any cpu of {}", layout.shard_cpus()),
+    };
     if let Some(quota) = machine.quota {
         on.push_str(&format!(" with a quota of {quota}"));
     }
@@ -153,17 +157,16 @@ fn summary(layout: &Layout, machine: &Machine, listeners: &Listeners) -> String 
     format!("{shards} {on}, ready to accept connections on {}", places.join(" "))
 }
 
-/// What INFO says about the shards' CPUs: those they are bound to, `any` where they are not.
+/// What INFO says about the shards' CPUs: those they are bound to or kept to, `any` where they are neither.
 fn placement_info(
     layout: &Layout,
     machine: &Machine,
     placement: Placement,
     accept: Accept,
 ) -> [(&'static str, String); 6] {
-    let bound: Vec<usize> = layout.cpus.iter().copied().flatten().collect();
     [
         ("placement", placement.name().to_owned()),
-        ("shard_cpus", if bound.is_empty() { "any".to_owned() } else { ranges(&bound) }),
+        ("shard_cpus", layout.shard_cpus()),
         ("allowed_cpus", ranges(&machine.allowed)),
         ("physical_cores", layout.cores.to_string()),
         ("cpu_quota", machine.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string())),
@@ -230,6 +233,9 @@ mod tests {
             summary(&floating, &limited, &listeners)
                 .starts_with("1 shard on any cpu with a quota of 1.5, ready")
         );
+        let mut kept = floating.clone();
+        kept.elsewhere = vec![2, 3];
+        assert!(summary(&kept, &machine(None), &listeners).starts_with("1 shard on any cpu of 2-3, ready"));
         let info = |layout: &Layout, machine: &Machine| {
             placement_info(layout, machine, Placement::Physical, Accept::Single)
                 .map(|(name, value)| format!("{name}:{value}"))

@@ -24,7 +24,7 @@ use crate::ring::PoolSize;
 use crate::shard_loop::{Home, LoopError, ShardLoop, ShardMail, install_hook};
 use crate::signals::block_all_here;
 use crate::ticks::ticks;
-use crate::topology::{Layout, bind_here, shorten_slice_here};
+use crate::topology::{Layout, bind_here, bind_here_to_any, shorten_slice_here};
 use crate::visit::Doorway;
 
 /// Memory for glommio's registered buffers: its least, since no socket of ours uses them.
@@ -67,7 +67,7 @@ pub enum Tenancy {
 pub struct ShardPlan {
     /// The CPU its thread is bound to; `None`: any.
     pub cpu: Option<usize>,
-    /// The CPUs it may run on while others use its own; empty: none.
+    /// The CPUs it may run on while others use its own, or all the time if it is not bound; empty: none, or any.
     pub elsewhere: Vec<usize>,
     /// Sockets that listen already.
     pub listeners: Vec<(OwnedFd, PeerKind)>,
@@ -290,6 +290,12 @@ impl Seed {
         let shard = self.end.me();
         let stop = self.end.stopper();
         shorten_slice_here(SLICE);
+        if self.shard.cpu.is_none()
+            && !self.shard.elsewhere.is_empty()
+            && let Err(error) = bind_here_to_any(&self.shard.elsewhere)
+        {
+            return self.fail(ServeError::Thread { shard, error });
+        }
         let outcome = match self.tenancy {
             Tenancy::Owner => match executor(self.shard.cpu) {
                 Ok(executor) => executor.run(self.serve()),

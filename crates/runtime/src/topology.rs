@@ -102,7 +102,8 @@ impl Machine {
 pub struct Layout {
     /// The CPU of each shard, in order; `None` for a shard that is not bound. One entry per shard.
     pub cpus: Vec<Option<usize>>,
-    /// Where a shard may run while others use its CPU; empty where the CPUs were named, which are theirs for good.
+    /// Where a shard may run while others use its CPU; empty where the CPUs were named, which are theirs for good. Of shards
+    /// that are not bound: the CPUs that were named for all of them together; empty where none were.
     pub elsewhere: Vec<usize>,
     /// Physical cores among the CPUs that were to be chosen from.
     pub cores: usize,
@@ -110,12 +111,22 @@ pub struct Layout {
     pub warning: Option<String>,
 }
 
+impl Layout {
+    /// The CPUs of the shards as a list, `any` where they are not bound to any.
+    pub(crate) fn shard_cpus(&self) -> String {
+        let bound: Vec<usize> = self.cpus.iter().copied().flatten().collect();
+        let cpus = if bound.is_empty() { &self.elsewhere } else { &bound };
+        if cpus.is_empty() { "any".to_owned() } else { ranges(cpus) }
+    }
+}
+
 /// Places the shards.
 ///
 /// - `cpus`, if given, names what to choose from, and there is one shard on each; else the affinity mask does, and there is
 ///   one per core, or per CPU with [`Placement::Logical`], but no more than the quota keeps busy (rounded up).
 /// - `shards`, if given, overrides that number. Fewer shards than CPUs take the first ones, cores before second threads.
-/// - More shards than CPUs are not bound: two on one CPU would only get into each other's way. Neither are those of a
+/// - More shards than CPUs are not bound: two on one CPU would only get into each other's way; `cpus`, if given, is where they
+///   all are. Neither are those with [`Placement::Float`], nor those of a
 ///   process whose quota is below its CPUs, unless `cpus` is given: other groups run on the same CPUs, and would all have
 ///   bound theirs to the first ones.
 ///
@@ -144,7 +155,8 @@ pub fn place(
     }
     let warning = machine.quota.filter(|quota| shards > quota.cpus()).map(|quota| over_quota(shards, quota));
     if placement == Placement::Float || shards > chosen.len() || is_shared {
-        return Ok(Layout { cpus: vec![None; shards], elsewhere: Vec::new(), cores, warning });
+        let named = if cpus.is_some() { chosen } else { Vec::new() };
+        return Ok(Layout { cpus: vec![None; shards], elsewhere: named, cores, warning });
     }
     let elsewhere = if cpus.is_some() { Vec::new() } else { chosen.clone() };
     let mut bound = if placement == Placement::Physical { by_core } else { chosen };
@@ -327,6 +339,10 @@ mod tests {
         for (machine, cpus, shards, placement, expected) in cases {
             let layout = place(cpus, shards, placement, machine).unwrap();
             assert_eq!(layout.cpus, expected, "{cpus:?} {shards:?} {placement:?} of {:?}", machine.allowed);
+            if expected[0].is_none() {
+                let named = cpus.map(|list| parse_list(list).unwrap());
+                assert_eq!(layout.shard_cpus(), named.map_or("any".to_owned(), |named| ranges(&named)));
+            }
             assert_eq!(layout.warning, None);
         }
     }
