@@ -134,7 +134,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     Directive::new("log-timestamp-format", Enum(&["legacy", "iso8601", "milliseconds"]), "legacy").idle(),
     Directive::new("logfile", Text, "").fixed(),
     Directive::new("loglevel", Enum(&["debug", "verbose", "notice", "warning", "nothing"]), "notice"),
-    Directive::new("lua-time-limit", Int { min: 0, max: i64::MAX }, "5000").idle(),
+    Directive::alias("lua-time-limit", "busy-reply-threshold"),
     Directive::alias("masterauth", "primaryauth"),
     Directive::alias("masteruser", "primaryuser"),
     Directive::new("max-new-connections-per-cycle", Int { min: 1, max: 1000 }, "10").idle(),
