@@ -1,5 +1,6 @@
 //! Moves a running server from CPU to CPU.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::system::{Mask, place, wake_precisely};
-use crate::latency::system::{now_ns, sleep_until};
+use crate::latency::system::{be_urgent, now_ns, sleep_until};
 
-/// After so many moves the threads of the server are looked up anew.
+/// After so many moves the threads of the server are looked up anew, and all of them moved.
 const MOVES_PER_LOOK: u64 = 256;
 
 /// What was done to a server.
@@ -34,7 +35,7 @@ pub(super) struct Drift {
 }
 
 impl Drift {
-    /// Has all threads of a process run on the first of these CPUs, then on the next, and so on, for an interval each. The
+    /// Has the threads of a process that do run move to the first of these CPUs, then to the next, and so on, for an interval each. The
     /// thread that sees to it stays on the CPUs `own`.
     ///
     /// # Errors
@@ -46,6 +47,8 @@ impl Drift {
         let move_about = move || {
             place(0, &own).context("cannot choose the CPUs of the thread that moves the server")?;
             wake_precisely();
+            // Before the load on its CPU, where that is permitted; without it, moves only come later.
+            let _ = be_urgent(1);
             drift(pid, &masks, interval.as_nanos() as u64, &end)
         };
         let thread = std::thread::Builder::new().name("drift".to_owned()).spawn(move_about)?;
@@ -71,21 +74,39 @@ impl Drop for Drift {
 
 fn drift(pid: u32, masks: &[Mask], interval_ns: u64, over: &AtomicBool) -> Result<Moves> {
     let start = now_ns();
-    let (mut count, mut next, mut threads) = (0u64, start, Vec::new());
+    let (mut count, mut next) = (0u64, start);
+    let (mut known, mut awake) = (HashMap::new(), Vec::new());
     while !over.load(Ordering::Relaxed) {
+        let mask = &masks[count as usize % masks.len()];
         if count.is_multiple_of(MOVES_PER_LOOK) {
-            threads = threads_of(pid);
+            let threads = threads_of(pid);
             if threads.is_empty() {
                 break;
             }
+            move_all(&threads, mask)?;
+            awake = awake_since(&mut known, pid, &threads);
         }
-        move_all(&threads, &masks[count as usize % masks.len()])?;
+        move_all(&awake, mask)?;
         count += 1;
         next = (next + interval_ns).max(now_ns());
         sleep_until(next);
     }
     let interval_us = (now_ns() - start) as f64 / 1000.0 / count.max(1) as f64;
     Ok(Moves { count, asked_us: interval_ns / 1000, interval_us })
+}
+
+/// Those of the threads that have run since the last look, or all if none has: to move one that sleeps takes time and changes nothing.
+fn awake_since(known: &mut HashMap<i32, u64>, pid: u32, threads: &[i32]) -> Vec<i32> {
+    let ran_ns = |thread: i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
+        text.split(' ').next()?.parse().ok()
+    };
+    let now: HashMap<i32, u64> =
+        threads.iter().map(|&thread| (thread, ran_ns(thread).unwrap_or_default())).collect();
+    let old = std::mem::replace(known, now);
+    let has_run = |thread: &&i32| old.get(*thread) != known.get(*thread);
+    let awake: Vec<i32> = threads.iter().filter(has_run).copied().collect();
+    if awake.is_empty() { threads.to_vec() } else { awake }
 }
 
 /// The threads of a process; none where there is no such process.

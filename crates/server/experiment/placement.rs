@@ -247,7 +247,7 @@ fn told_of_moves(recording: &Recording, report: &mut Report) {
     let count: u64 = moves.iter().map(|moves| moves.count).sum();
     let interval = moves.iter().map(|moves| moves.interval_us).sum::<f64>() / moves.len() as f64;
     let words = format!(
-        "All threads of the drifting server were moved {} times, every {interval:.1} µs on average.",
+        "All threads of the drifting server that ran were moved {} times, every {interval:.1} µs on average.",
         super::figures::grouped(count as f64)
     );
     report.sections.push(Section { title: "Moves".to_owned(), blocks: vec![Block::Text(words)] });

@@ -71,7 +71,7 @@ pub(super) fn thread_id() -> i32 {
 ///
 /// # Errors
 /// The system's: mostly that it takes CAP_SYS_NICE or an RLIMIT_RTPRIO.
-pub(super) fn be_urgent(priority: i32) -> io::Result<()> {
+pub(crate) fn be_urgent(priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the parameters are readable; 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
