@@ -165,14 +165,14 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let options = Options::parse(args, end, "hgetex")?;
     let first = first_field(args, end, 1)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
-    let deadline = options.deadline(args, ctx.now).or_else(|error| {
+    let deadline = options.deadline(args, ctx.now).map_err(|error| {
         // The key is looked up first.
         match ctx.find(key).map(|entry| entry.hash().is_some()) {
             None => ctx.notify(EventClasses::MISSED, "keymiss", key.bytes),
-            Some(false) => return Err(Error::WrongType),
+            Some(false) => return Error::WrongType,
             Some(true) => {}
         }
-        Err(error)
+        error
     })?;
     let mut event = None;
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {
