@@ -9,7 +9,7 @@ use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
 use crate::journal::{Journal, LogPart};
-use crate::keyspace::{Detached, EntryMut, Key, Keyspace, KnownKey, Lfu, Millis, NewValue};
+use crate::keyspace::{Detached, EntryMut, Key, Keyspace, KnownKey, Lfu, Millis, NewValue, TableShape};
 use crate::latency_monitor::LatencyPart;
 use crate::memory::ShardMemory;
 use crate::monitor::Watchers;
@@ -192,6 +192,8 @@ pub enum Payload {
     Clients(Vec<u64>),
     /// A digest of a shard's data.
     Digest(Box<DatasetDigest>),
+    /// How large its tables are and how full.
+    Tables(TableShape),
     /// What memory a shard uses.
     Memory(Box<ShardMemory>),
     /// What a shard says of itself, for INFO.

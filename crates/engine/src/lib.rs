@@ -84,7 +84,7 @@ pub use intents::{Intents, Mode, Scope as IntentScope, Ticket};
 pub use journal::{Journal, LogEntry, LogKind, LogPart, Note};
 pub use keyspace::{
     Access, AccessPolicy, DbStats, Detached, Edit, Entry, EntryMut, Item, ItemRef, Key, KeyHasher, Keyspace,
-    Lfu, Millis, NewValue, ScanPosition, StringForm, Value, ValueRef,
+    Lfu, Millis, NewValue, ScanPosition, StringForm, TableShape, Value, ValueRef,
 };
 pub use latency_monitor::LatencyPart;
 pub use local::{Local, LocalError, Task};

@@ -2,8 +2,8 @@
 //!
 //! To clients DEBUG is one command: its subcommands are hidden, and all their errors are worded alike.
 
-use super::help;
 use super::object::encoding_name;
+use super::{debug_tables, help};
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan, Scope};
 use crate::ctx::{Ctx, HostRequest, PartResult, Payload, SessionCtx};
@@ -53,6 +53,22 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         },
         hidden("error", 3, Plan::Session(error)),
         hidden("help", 2, Plan::Session(show_help)),
+        Command {
+            scope: Scope::Whole,
+            check: Some(debug_tables::check_database),
+            ..hidden(
+                "htstats",
+                -3,
+                Plan::EachShard {
+                    part: debug_tables::of_database,
+                    merge: Merge::With(debug_tables::write_database),
+                },
+            )
+        },
+        Command {
+            keys: &[KeySpec::one(2, KeyFlags::RO)],
+            ..hidden("htstats-key", -3, Plan::OneShard(debug_tables::of_key))
+        },
         hidden("log", 3, Plan::Session(log)),
         Command { keys: &[KeySpec::one(2, KeyFlags::RO)], ..hidden("object", -3, Plan::OneShard(object)) },
         hidden("panic", -2, Plan::Session(panic)),
@@ -80,6 +96,10 @@ const HELP: &[&str] = &[
     "ERROR <string>",
     "    Return a RESP protocol error with <string> as message. Useful for clients",
     "    unit tests to simulate error replies.",
+    "HTSTATS <dbid> [full]",
+    "    Return hash table statistics of the specified database.",
+    "HTSTATS-KEY <key> [full]",
+    "    Like HTSTATS but for the hash table stored at <key>'s value.",
     "LOG <message>",
     "    Write <message> to the server log.",
     "OBJECT <key> [fast]",

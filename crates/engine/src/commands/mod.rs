@@ -20,6 +20,7 @@ mod connection;
 mod database;
 mod deadline;
 mod debug;
+mod debug_tables;
 mod dump;
 mod element;
 mod element_scan;

@@ -24,6 +24,7 @@ pub(crate) use db::WARM_MAX;
 pub use db::{DbStats, Edit, ScanPosition};
 pub use entry::{Entry, NewValue, StringForm};
 pub(crate) use table::Node;
+pub use table::TableShape;
 pub use value::{Detached, Value, ValueRef};
 pub(crate) use word::EntryRef;
 pub use word::{EntryMut, Item, ItemRef};
@@ -506,6 +507,11 @@ impl Keyspace {
         let Db { slots, counts, wheel, .. } = &self.dbs[db];
         let tables: usize = slots.iter().map(|node| size_of_val(node) + node.table_bytes()).sum();
         DbMemory { keys: counts.stats.keys, table: tables as u64, wheel: wheel.bytes() as u64 }
+    }
+
+    /// How large a database's tables are and how full; looks at every slot.
+    pub fn db_shape(&self, db: usize) -> TableShape {
+        self.dbs[db].slots.iter().map(Node::shape).sum()
     }
 
     /// Bytes of the table that a key stands in, by key in it.

@@ -55,6 +55,30 @@ pub(crate) enum Found<'a, T: Item> {
     Entry(ItemMut<'a, T>),
 }
 
+/// How large tables are and how full, for DEBUG HTSTATS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TableShape {
+    /// Places for entries, those that are free included.
+    pub places: u64,
+    /// Entries.
+    pub entries: u64,
+    /// Arrays of places; each is searched, and resized, by itself.
+    pub leaves: u64,
+    /// Entries in the one that has most.
+    pub largest: u64,
+}
+
+impl std::iter::Sum for TableShape {
+    fn sum<I: Iterator<Item = Self>>(shapes: I) -> Self {
+        shapes.fold(Self::default(), |sum, shape| Self {
+            places: sum.places + shape.places,
+            entries: sum.entries + shape.entries,
+            leaves: sum.leaves + shape.leaves,
+            largest: sum.largest.max(shape.largest),
+        })
+    }
+}
+
 impl<T: Item> Node<T> {
     /// The entry of `key`, whose hash is `hash`.
     #[inline]
@@ -197,6 +221,19 @@ impl<T: Item> Node<T> {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Self::Leaf(leaf) if leaf.len == 0)
+    }
+
+    /// How large it is and how full; looks at every leaf.
+    pub(crate) fn shape(&self) -> TableShape {
+        match self {
+            Self::Leaf(leaf) => TableShape {
+                places: leaf.words.len() as u64,
+                entries: u64::from(leaf.len),
+                leaves: u64::from(!leaf.words.is_empty()),
+                largest: u64::from(leaf.len),
+            },
+            Self::Branch(children) => children.iter().map(Self::shape).sum(),
+        }
     }
 
     /// Bytes of the tables themselves.

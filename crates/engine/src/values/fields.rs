@@ -5,7 +5,7 @@
 
 use super::ranked::Ranked;
 use super::table::{Pair, Table, field_of, value_of};
-use crate::keyspace::Item;
+use crate::keyspace::{Item, TableShape};
 
 /// Unix time in milliseconds.
 type Millis = u64;
@@ -99,6 +99,11 @@ impl Fields {
         self.timed.as_ref().is_some_and(|timed| {
             timed.hidden_until != 0 && timed.deadline(field).is_some_and(|at| at <= timed.hidden_until)
         })
+    }
+
+    /// How large the table is and how full.
+    pub fn shape(&self) -> TableShape {
+        self.table.shape()
     }
 
     /// Bytes on the heap, about.

@@ -4,7 +4,7 @@
 
 use super::order::Order;
 use super::table::{BlobItem, Scored, Table};
-use crate::keyspace::Item;
+use crate::keyspace::{Item, TableShape};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
@@ -55,6 +55,11 @@ impl Ranked {
     /// Without members; an outsider who does not know `seed` cannot make members collide.
     pub(super) fn new(seed: u64) -> Self {
         Self { index: Table::new(seed), order: Order::default(), seed }
+    }
+
+    /// How large the table of its members is and how full.
+    pub fn shape(&self) -> TableShape {
+        self.index.shape()
     }
 
     /// The members in order.

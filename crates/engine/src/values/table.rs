@@ -4,7 +4,7 @@
 //! than one leaf, and an order in which a scan misses nothing whatever happens in between.
 
 use super::blob::Blob;
-use crate::keyspace::{Item, ItemRef, KeyHasher, Node};
+use crate::keyspace::{Item, ItemRef, KeyHasher, Node, TableShape};
 use std::ptr::NonNull;
 
 /// About what an element costs in the table, in bytes.
@@ -35,6 +35,11 @@ impl<T: Item> Table<T> {
     /// Whether it has none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// How large it is and how full; looks at every leaf.
+    pub fn shape(&self) -> TableShape {
+        self.node.shape()
     }
 
     /// Bytes on the heap, about.
