@@ -69,10 +69,20 @@ fn the_output_has_the_shape_of_redis_benchmarks() {
         "-n 200 -c 5 -k 0 -q -t get",
         "-n 200 -c 5 -r 10 set key:__rand_int__ value:__rand_int__",
         "-n 200 -c 5 -q set key value",
+        "-n 200 -c 5 --csv -q -t get",
+        "-n 200 -c 5 -q -t set get a",
+        "-n 50 -n 200 -c 9 -c 5 -q -t get -t set,",
+        "-n 200 -c 5 -d 0 -P 0 -r 0 --threads 0 -k 2 -t set",
+        "-n 200 -c 5 -d -3 -P -3 -r -3 --threads -2 --precision 99 -t set",
+        "-n 200 -c 5 -q --user bob -t set",
     ] {
         let words = ["-p", &port].into_iter().chain(args.split(' '));
         let theirs = Command::new("redis-benchmark").args(words).output().expect("redis-benchmark runs");
         assert_eq!(shape(&on(&server, args)), shape(&theirs), "{args}");
+        let mut client = server.client();
+        if args.contains("-r 0") {
+            client.check("STRLEN key:000000000000", ":1\r\n");
+        }
     }
 }
 
@@ -496,18 +506,50 @@ fn what_is_no_resp_server_is_told() {
 }
 
 #[test]
+fn a_password_for_all_servers_does_no_harm_to_one_without() {
+    let server = Server::ours(1);
+    let run = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_corelane"))
+            .args(["bench", "-p", &server.port.to_string(), "-n", "10", "-q", "-t", "set"])
+            .args(args)
+            .env("REDISCLI_AUTH", "secret")
+            .output()
+            .expect("corelane runs")
+    };
+    assert!(run(&[]).status.success(), "{}", text(&run(&[])));
+    let given = run(&["-a", "other"]);
+    assert!(text(&given).contains("refuses the password: ERR AUTH <password> called"), "{}", text(&given));
+    server.client().check("CONFIG SET requirepass secret", "+OK\r\n");
+    assert!(run(&[]).status.success(), "{}", text(&run(&[])));
+}
+
+#[test]
+fn the_version_is_told_and_files_are_looked_at_first() {
+    for flag in ["-v", "--version"] {
+        let output = bench(&[flag]);
+        assert!(output.status.success() && text(&output).starts_with("corelane bench "), "{}", text(&output));
+    }
+    let server = Server::ours(1);
+    let began = Instant::now();
+    let output = on(&server, "-t get --duration 60 --hdr /proc/nowhere");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output).contains("cannot make /proc/nowhere"), "{}", text(&output));
+}
+
+#[test]
 fn bad_flags_are_usage_errors() {
     for args in [
         &["-n", "0"][..],
         &["-c", "0"],
-        &["-k", "2"],
-        &["-P", "0"],
+        &["-k", "x"],
+        &["-P", "x"],
         &["-t", "nope"],
+        &["-t", ","],
         &["--nope"],
-        &["--csv", "-q"],
-        &["--user", "me", "-t", "get"],
+        &["--csv", "--json"],
         &["-x"],
-        &["--precision", "9"],
+        &["--precision", "0"],
         &["--rate", "0"],
         &["--keys", "zipf"],
         &["--keys", "normal", "-r", "5"],

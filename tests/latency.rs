@@ -86,6 +86,12 @@ fn bad_flags_are_usage_errors() {
     ] {
         assert_eq!(latency(args).status.code(), Some(2), "{args:?}");
     }
+    for output in ["--save", "--svg"] {
+        let began = Instant::now();
+        let output = latency(&["-D", "60", output, "/nonexistent/file"]);
+        assert!(text(&output).contains("cannot write /nonexistent/file"), "{}", text(&output));
+        assert!(output.status.code() == Some(1) && began.elapsed() < Duration::from_secs(5));
+    }
     let output = latency(&["-a", "9999", "-l", "1"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("may not use cpu 9999"), "{}", text(&output));

@@ -3,6 +3,7 @@
 //!
 //! The load itself is the business of `corelane-load`; here are the command line, the list of tests and what is printed.
 
+mod lenient;
 mod mix;
 mod options;
 mod report;
@@ -11,7 +12,7 @@ mod target;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use corelane_runtime::preflight;
 
 use crate::latency::system::{STOPPED, stop_on_signals};
 use crate::machine::Machine;
-use crate::output::{show, show_line};
+use crate::output::{show, show_line, writable};
 use options::Options;
 use report::{Finished, Style};
 use suite::Test;
@@ -73,6 +74,10 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         fitting.limit,
         descriptors + 64
     );
+    if let Some(dir) = &options.hdr {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        tests.iter().try_for_each(|test| writable(&histogram_file(dir, &test.title)))?;
+    }
     let target = Target::find(options)?;
     stop_on_signals();
     let style = options.style();
@@ -107,7 +112,9 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
                 return Ok(());
             }
             if let Some(dir) = &options.hdr {
-                save(dir, &test.title, &report::hgrm(&one.outcome.latencies))?;
+                let file = histogram_file(dir, &test.title);
+                std::fs::write(&file, report::hgrm(&one.outcome.latencies))
+                    .with_context(|| format!("cannot write {}", file.display()))?;
             }
             finished.push(one.json());
             if STOPPED.load(Ordering::Relaxed) {
@@ -126,13 +133,11 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
     Ok(())
 }
 
-/// Writes a histogram to a file named for its test.
-fn save(dir: &Path, title: &str, text: &str) -> Result<()> {
+/// The file for the histogram of a test.
+fn histogram_file(dir: &Path, title: &str) -> PathBuf {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '_' };
     let name: String = title.chars().take(64).map(plain).collect();
-    let file = dir.join(name.trim_matches('_')).with_extension("hgrm");
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))
+    dir.join(name.trim_matches('_')).with_extension("hgrm")
 }
 
 /// Opens connections and leaves them alone.

@@ -12,6 +12,9 @@ use corelane_resp::{Frame, decode, encode_command};
 /// How long to wait for a connection or an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Where redis-cli, and the tools here, find a password.
+pub(crate) const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
 trait Stream: Read + Write + Send {
     fn wait_at_most(&self, time: Duration) -> io::Result<()>;
 }
@@ -73,18 +76,22 @@ impl Client {
         Ok(Self { stream: Box::new(stream), received: Vec::new() })
     }
 
-    /// Gives the password, if there is one to be given; with a user's name, that user's.
+    /// Gives the password, if there is one to be given; with a user's name, that user's. False if there was none, or it was
+    /// that of the environment and the server has none.
     ///
     /// # Errors
     /// The server refuses it.
-    pub(crate) fn authenticate(&mut self, user: Option<&str>, password: Option<&str>) -> Result<()> {
-        let Some(password) = password else { return Ok(()) };
+    pub(crate) fn authenticate(&mut self, user: Option<&str>, password: Option<&str>) -> Result<bool> {
+        let Some(password) = password else { return Ok(false) };
         let words: Vec<&str> = ["AUTH"].into_iter().chain(user).chain([password]).collect();
         match self.ask(&words)? {
+            Frame::Error(error) if user.is_none() && is_needless(&error) && is_of_environment(password) => {
+                Ok(false)
+            }
             Frame::Error(error) => {
                 bail!("the server refuses the password: {}", String::from_utf8_lossy(&error))
             }
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 
@@ -173,6 +180,17 @@ impl Client {
         flatten(&elements, "", &mut pairs);
         Ok(pairs)
     }
+}
+
+/// Whether the server has no password, by its answer to AUTH.
+fn is_needless(error: &[u8]) -> bool {
+    error.starts_with(b"ERR AUTH <password> called without any password configured")
+        || error.starts_with(b"ERR Client sent AUTH, but no password is set")
+}
+
+/// Whether a password may be one that was not given for this server in particular.
+fn is_of_environment(password: &str) -> bool {
+    std::env::var(PASSWORD_VARIABLE).is_ok_and(|common| common == password)
 }
 
 fn flatten(elements: &[Frame], prefix: &str, pairs: &mut Vec<(String, String)>) {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use clap::Parser;
 use corelane_runtime::topology::{allowed_cpus, parse_list};
 
-use crate::output::{show, show_line};
+use crate::output::{show, show_line, writable};
 
 /// The options that are about wake-ups only.
 const WAKE_UPS: [&str; 6] = ["loops", "priority", "affinity", "mlockall", "histogram", "save"];
@@ -125,6 +125,7 @@ fn measure(options: &Options) -> anyhow::Result<()> {
         show(report::compare(&options.report)?);
         return Ok(());
     }
+    options.save.iter().chain(&options.svg).try_for_each(|file| writable(file))?;
     system::stop_on_signals();
     if let Some(seconds) = options.intrinsic {
         return intrinsic::run(Duration::from_secs(seconds), options.json);

@@ -1,8 +1,12 @@
 //! What the tools print.
 
 use std::fmt::Display;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
 
 use crate::latency::system::STOPPED;
 
@@ -17,4 +21,21 @@ pub(crate) fn show(text: impl Display) {
 /// The same with the end of a line.
 pub(crate) fn show_line(text: impl Display) {
     show(format_args!("{text}\n"));
+}
+
+/// Looks whether a file can be written, before there is something to be written to it. What is in it stays.
+///
+/// # Errors
+/// It cannot.
+pub(crate) fn writable(file: &Path) -> Result<()> {
+    let existed = file.exists();
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    if !existed {
+        fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
+    }
+    Ok(())
 }

@@ -8,10 +8,12 @@ use clap::Parser;
 use corelane_load::{Credentials, Errors, Keys, Patience, Plan, Sizes, Work};
 use corelane_runtime::topology::{allowed_cpus, parse_list};
 
+use super::lenient;
 use super::mix;
 use super::report::Style;
 use super::suite::Test;
 use super::target::Target;
+use crate::flags::VERSION;
 use crate::latency::duration;
 
 /// Requests of a test, unless something else is asked for.
@@ -23,7 +25,13 @@ const SILENCE_END_MAX: Duration = Duration::from_secs(3);
 
 /// Loads a server that speaks RESP and measures how it answers
 #[derive(Debug, Parser)]
-#[command(name = "corelane bench", disable_help_flag = true, disable_version_flag = true)]
+#[command(
+    name = "corelane bench",
+    version = VERSION,
+    args_override_self = true,
+    disable_help_flag = true,
+    disable_version_flag = true
+)]
 pub(super) struct Options {
     /// The server's host
     #[arg(short = 'h', long, value_name = "HOST", default_value = "127.0.0.1")]
@@ -43,7 +51,7 @@ pub(super) struct Options {
         hide_env_values = true
     )]
     pub(super) password: Option<String>,
-    /// A user's name, to go with the password
+    /// A user's name, to go with the password; without one it is not used
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
     #[arg(
@@ -60,7 +68,7 @@ pub(super) struct Options {
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
     /// Bytes of a value
-    #[arg(short, long, value_name = "BYTES", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(short, long, value_name = "BYTES", default_value = "3", allow_hyphen_values = true, value_parser = lenient::data_size)]
     pub(super) data_size: u32,
     /// The database
     #[arg(long, value_name = "DB", default_value = "0")]
@@ -68,36 +76,36 @@ pub(super) struct Options {
     /// Speak RESP3
     #[arg(short = '3')]
     pub(super) resp3: bool,
-    /// Threads that send [default: 1]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Threads that send; 0 is one, too [default: 1]
+    #[arg(long, allow_hyphen_values = true, value_parser = lenient::threads)]
     pub(super) threads: Option<u32>,
     /// 1: keep connections; 0: a new one for each request
-    #[arg(short, long, value_name = "BOOL", default_value = "1", value_parser = clap::value_parser!(u8).range(0..=1))]
+    #[arg(short, long, value_name = "BOOL", default_value = "1", allow_hyphen_values = true, value_parser = lenient::keep_alive)]
     pub(super) keep_alive: u8,
     /// Random keys, members and scores below this number
-    #[arg(short, long, value_name = "RANGE", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000_000))]
+    #[arg(short, long, value_name = "RANGE", allow_hyphen_values = true, value_parser = lenient::range)]
     pub(super) range: Option<u64>,
     /// Requests that a connection sends at once
-    #[arg(short = 'P', long, value_name = "REQUESTS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    #[arg(short = 'P', long, value_name = "REQUESTS", default_value = "1", allow_hyphen_values = true, value_parser = lenient::pipeline)]
     pub(super) pipeline: u32,
     /// One line for each test
     #[arg(short, long)]
     pub(super) quiet: bool,
-    /// Significant digits of latencies
-    #[arg(long, value_name = "DIGITS", default_value = "3", value_parser = clap::value_parser!(u8).range(1..=5))]
+    /// Significant digits of latencies, 1 to 5
+    #[arg(long, value_name = "DIGITS", default_value = "3", allow_hyphen_values = true, value_parser = lenient::precision)]
     pub(super) precision: u8,
-    /// Lines of comma-separated values
-    #[arg(long, conflicts_with = "quiet")]
+    /// Lines of comma-separated values, also with -q
+    #[arg(long)]
     pub(super) csv: bool,
     /// One JSON object at the end
-    #[arg(long, conflicts_with_all = ["quiet", "csv", "forever"])]
+    #[arg(long, conflicts_with_all = ["csv", "forever"])]
     pub(super) json: bool,
     /// Run the tests again and again
     #[arg(short = 'l', long = "loop")]
     pub(super) forever: bool,
-    /// Only these tests, separated by commas
-    #[arg(short, long, value_delimiter = ',', conflicts_with = "command")]
-    pub(super) tests: Vec<String>,
+    /// Only these tests, separated by commas; a command goes before them
+    #[arg(short, long)]
+    pub(super) tests: Option<String>,
     /// Go on after error replies, and count them
     #[arg(short = 'e', long = "count-errors")]
     pub(super) count_errors: bool,
@@ -140,6 +148,9 @@ pub(super) struct Options {
     /// Of the random numbers [default: a different one each time]
     #[arg(long)]
     pub(super) seed: Option<u64>,
+    /// Print version
+    #[arg(short = 'v', long, action = clap::ArgAction::Version)]
+    version: Option<bool>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -164,7 +175,6 @@ impl Options {
                 bail!("this process may not use cpu {cpu}");
             }
         }
-        ensure!(self.user.is_none() || self.password.is_some(), "--user needs a password (-a)");
         Ok(())
     }
 
@@ -179,7 +189,7 @@ impl Options {
 
     /// Threads there will be: none without a connection.
     pub(super) fn threads(&self) -> usize {
-        self.threads.unwrap_or(1).min(self.clients) as usize
+        self.threads.unwrap_or(1).clamp(1, self.clients) as usize
     }
 
     /// The sizes of values.

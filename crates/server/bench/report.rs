@@ -88,7 +88,7 @@ impl Finished<'_> {
             let _ = writeln!(text, "  host configuration \"{name}\": {value}");
         }
         match options.threads {
-            None => text.push_str("  multi-thread: no\n"),
+            None | Some(0) => text.push_str("  multi-thread: no\n"),
             Some(_) => {
                 let _ = write!(text, "  multi-thread: yes\n  threads: {}\n", options.threads());
             }

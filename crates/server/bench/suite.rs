@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corelane_load::{Sizes, Template};
 
 use super::mix;
@@ -79,7 +79,10 @@ pub(super) fn tests(options: &Options) -> Result<Vec<Test>> {
         let title = format!("{} ({} commands)", file.display(), commands.len());
         return Ok(vec![Test { title, templates: templates.collect(), payload: sizes.max() }]);
     }
-    let wanted: Vec<String> = options.tests.iter().map(|name| name.trim().to_lowercase()).collect();
+    let names = options.tests.iter().flat_map(|names| names.split(','));
+    let wanted: Vec<String> =
+        names.map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect();
+    ensure!(options.tests.is_none() || !wanted.is_empty(), "-t names no test");
     for name in &wanted {
         if !TESTS.iter().any(|(names, ..)| names.contains(&name.as_str())) {
             let known: Vec<&str> = TESTS.iter().map(|(names, ..)| names[0]).collect();
@@ -131,6 +134,10 @@ mod tests {
         let lrange = titles("-t lrange_300").unwrap();
         assert_eq!(lrange, ["LPUSH (needed to benchmark LRANGE)", "LRANGE_300 (first 300 elements)"]);
         assert_eq!(titles("-t lrange").unwrap().len(), 5);
+        assert_eq!(titles("-t set,").unwrap(), ["SET"]);
+        assert_eq!(titles("-t get -t set -q -q -n 5 -n 6").unwrap(), ["SET"]);
+        assert_eq!(titles("-t set get a").unwrap(), ["get a"]);
+        assert_eq!(titles("-t ,").unwrap_err().to_string(), "-t names no test");
         assert_eq!(titles("set key:__rand_int__ -x").unwrap(), ["set key:__rand_int__ -x"]);
         let error = titles("-t get,nope").unwrap_err().to_string();
         assert!(error.starts_with("there is no test \"nope\"; there are ping, ping_inline"), "{error}");

@@ -51,14 +51,14 @@ impl Target {
                 (Peer::tcp(address), name, Client::tcp(&address.to_string())?)
             }
         };
-        if let Some(password) = &place.password {
-            let words = match &place.user {
-                Some(user) => vec!["AUTH", user, password],
-                None => vec!["AUTH", password],
-            };
-            if let Frame::Error(error) = client.ask(&words)? {
-                bail!("{name} refuses the password: {}", String::from_utf8_lossy(&error));
-            }
+        if place.password.is_none() && place.user.take().is_some() {
+            eprintln!("corelane bench: --user without a password (-a) is not used");
+        }
+        if !client
+            .authenticate(place.user.as_deref(), place.password.as_deref())
+            .with_context(|| name.clone())?
+        {
+            place.password = None;
         }
         let host = settings(&mut client).with_context(|| name.clone())?;
         Ok(Self { peer, name, user: place.user, password: place.password, db: place.db, host })

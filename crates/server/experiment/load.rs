@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::recording::quoted;
-use super::server::{PASSWORD_VARIABLE, Running, last_words, program_of, scratch};
+use super::server::{Running, last_words, program_of, scratch};
 use super::system;
 use super::usage::{Usage, Watch};
+use crate::client::PASSWORD_VARIABLE;
 use crate::config_file::split;
 use crate::latency::system::stopped;
 

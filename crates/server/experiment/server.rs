@@ -11,13 +11,12 @@ use anyhow::{Context, Result, bail};
 
 use super::address::Address;
 use super::system;
+use crate::client::PASSWORD_VARIABLE;
 use crate::config_file::split;
 use crate::info;
 use crate::latency::system::stopped;
 use crate::target::process::{Place, places_of};
 
-/// Where redis-cli, and the tools here, find a password.
-pub(super) const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 /// Longest wait for a server's first answer.
 const START_WAIT: Duration = Duration::from_secs(10);
 /// How long a server has to end in order before it is killed.
