@@ -51,20 +51,63 @@ fn results_are_saved_compared_and_drawn() {
         latency(&["-i", "200", "-l", "100", "-h", "50", "--save", &file("a.json"), "--svg", &file("a.svg")]);
     let printed = text(&output);
     assert!(output.status.success(), "{printed}");
-    assert!(printed.contains("# /dev/cpu_dma_latency ") && printed.contains("policy: other"), "{printed}");
+    assert!(
+        printed.contains("# /dev/cpu_dma_latency ") && printed.contains("\npolicy: other/other: loadavg: "),
+        "{printed}"
+    );
     assert!(printed.contains(" P: 0 I:200 C:    100 Min:"), "{printed}");
-    assert!(printed.contains("# Histogram Overflows: "), "{printed}");
+    for part in
+        ["\n# Histogram\n000000 ", "\n# Total: 000000", "\n# Max Latencies: ", "\n# Histogram Overflows: "]
+    {
+        assert!(printed.contains(part), "{part} in {printed}");
+    }
     let drawn = fs::read_to_string(file("a.svg")).expect("a picture");
     assert!(drawn.starts_with("<svg ") && drawn.contains("not bound"), "{drawn}");
-    let table = text(&latency(&["--report", &file("a.json"), &file("a.json")]));
-    assert_eq!(table.lines().count(), 4, "{table}");
-    assert!(table.lines().skip(2).all(|line| line.contains(" | 100 | ")), "{table}");
+    let report = text(&latency(&["--report", &file("a.json"), &file("a.json")]));
+    assert!(report.starts_with("# Latency of machines\n\n## How late threads woke up\n"), "{report}");
+    assert_eq!(report.matches(" | 200 | 100 | ").count(), 2, "{report}");
+    assert!(report.contains("| threads per core | governor | virtualisation |"), "{report}");
     fs::write(file("b.json"), "{}").expect("a file");
     let output = latency(&["--report", &file("b.json")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("holds no result of corelane latency --save"), "{}", text(&output));
     let json = text(&latency(&["-l", "20", "--json"]));
     assert!(json.starts_with("{\"machine\":{") && json.contains("\"wakeups\":20"), "{json}");
+    fs::remove_dir_all(&dir).expect("the directory made above");
+}
+
+#[test]
+fn what_else_is_measured_is_saved_and_drawn_too() {
+    let dir = server::scratch_dir("latency-else");
+    let file = |name: &str| dir.join(name).to_str().expect("a path in UTF-8").to_owned();
+    let socket = file("socket");
+    let server = Server::ours_with(1, &["--unixsocket", &socket]);
+    let [tcp, unix] = [format!("redis://127.0.0.1:{}", server.port), format!("unix://{socket}")];
+    let mut saved = vec!["--report".to_owned()];
+    for (name, what) in [
+        ("tcp", &["--server", &tcp, "-D", "200ms"][..]),
+        ("unix", &["--server", &unix, "-D", "200ms"]),
+        ("path", &["--server", &socket, "-D", "200ms"]),
+        ("intrinsic", &["--intrinsic", "1", "--label", "a machine"]),
+    ] {
+        let (json, svg) = (file(&format!("{name}.json")), file(&format!("{name}.svg")));
+        let output = latency(&[what, &["--save", &json, "--svg", &svg]].concat());
+        assert!(output.status.success(), "{name}: {}", text(&output));
+        assert!(fs::read_to_string(&svg).expect("a picture").starts_with("<svg "), "{name}");
+        saved.push(json);
+    }
+    let words: Vec<&str> = saved.iter().map(String::as_str).collect();
+    let report = text(&latency(&words));
+    let round_trips = report.split_once("## Round trips of PING\n").expect("a section").1;
+    assert!(round_trips.contains(&format!(" (tcp) | 127.0.0.1:{} | ", server.port)), "{report}");
+    assert!(round_trips.contains(&format!(" (unix) | {socket} | ")), "{report}");
+    assert!(round_trips.contains("## How long one computation took\n"), "{report}");
+    assert!(round_trips.contains("| a machine | not bound | "), "{report}");
+    let json = text(&latency(&[&words[..], &["--json"]].concat()));
+    let json: serde_json::Value = serde_json::from_str(&json).expect("an object");
+    let kinds = json["results"].as_array().expect("results").iter().map(|run| run["kind"].as_str());
+    let expected = ["round-trips", "round-trips", "round-trips", "intrinsic"].map(Some);
+    assert_eq!(kinds.collect::<Vec<_>>(), expected);
     fs::remove_dir_all(&dir).expect("the directory made above");
 }
 
@@ -80,7 +123,8 @@ fn bad_flags_are_usage_errors() {
         &["--server", "localhost:1", "--intrinsic", "1"],
         &["--intrinsic", "1", "-i", "100"],
         &["--intrinsic", "1", "-m"],
-        &["--report", "a", "--json"],
+        &["--report", "a", "--save", "b"],
+        &["--label", "a"],
         &["--history", "1"],
         &["--user", "somebody", "--server", "localhost:1"],
     ] {
@@ -142,7 +186,10 @@ fn round_trips_are_measured_and_failures_told_at_once() {
 
     let unasked = latency(&["--server", &address, "-D", "1"]);
     assert_eq!(unasked.status.code(), Some(1));
-    assert!(text(&unasked).contains("NOAUTH"), "{}", text(&unasked));
+    let hint = format!(
+        "{address}: the server wants a password (in REDISCLI_AUTH, or as redis://:PASSWORD@HOST:PORT): NOAUTH"
+    );
+    assert!(text(&unasked).contains(&hint), "{}", text(&unasked));
     let named = latency(&["--server", &address, "--user", "default", "--pass", "secret", "-D", "0.1"]);
     assert!(named.status.success(), "{}", text(&named));
 

@@ -111,7 +111,12 @@ fn a_process_is_found_wherever_it_listens() {
     for args in [&["-p", &hidden.pid().to_string()][..], &["--unixsocket", path]] {
         let refused = stat(args);
         assert_eq!(refused.status.code(), Some(1));
-        assert!(text(&refused).contains("NOAUTH"), "{}", text(&refused));
+        assert!(text(&refused).contains("the server wants a password ("), "{}", text(&refused));
+        assert!(
+            text(&refused).contains("REDISCLI_AUTH") && text(&refused).contains("NOAUTH"),
+            "{}",
+            text(&refused)
+        );
         assert!(good(&[args, &["--pass", "secret", "--user", "default"]].concat()).starts_with("corelane "));
         let wrong = stat(&[args, &["--pass", "wrong"]].concat());
         assert_eq!(wrong.status.code(), Some(1));

@@ -95,6 +95,19 @@ impl Client {
         }
     }
 
+    /// Looks whether commands are obeyed.
+    ///
+    /// # Errors
+    /// The server wants a password first; `how` says how one is given to this tool.
+    pub(crate) fn be_admitted(&mut self, how: &str) -> Result<()> {
+        match self.ask(&["PING"])? {
+            Frame::Error(error) if error.starts_with(b"NOAUTH") => {
+                bail!("the server wants a password ({how}): {}", String::from_utf8_lossy(&error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Sends a command and waits for its reply, which may be an error.
     ///
     /// # Errors

@@ -10,8 +10,6 @@ mod samples;
 
 mod system;
 
-mod address;
-
 mod server;
 
 mod drift;

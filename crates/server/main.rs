@@ -3,6 +3,7 @@
 //! What may go wrong is said on stderr in one sentence; the exit code is 0 after an orderly stop, 1 after a failure, 2 for
 //! a command line or a configuration that makes no sense.
 
+mod address;
 mod allocator;
 mod bench;
 mod build_info;

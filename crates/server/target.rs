@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::Args;
 
+use crate::address::Address;
 use crate::client::Client;
 use process::{Place, places_of};
 
@@ -17,8 +18,13 @@ pub(crate) struct Target {
     /// The server's process; its port or Unix socket is found by itself
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["host", "unixsocket"])]
     pid: Option<u32>,
-    /// The server's address
-    #[arg(short = 'h', long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    #[arg(
+        help = "The server's address: HOST[:PORT], redis://[[USER]:PASSWORD@]HOST[:PORT] or unix://PATH",
+        short = 'h',
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:6379"
+    )]
     host: String,
     /// The server's Unix socket
     #[arg(long, value_name = "PATH", conflicts_with = "host")]
@@ -37,14 +43,16 @@ impl Target {
     /// # Errors
     /// There is no server, or it refuses.
     pub(crate) fn connect(&self) -> Result<Client> {
-        let mut client = if let Some(path) = &self.unixsocket {
-            Client::unix(path)?
-        } else if let Some(pid) = self.pid {
-            of_process(pid)?
-        } else {
-            Client::tcp(&self.host)?
+        let Some(pid) = self.pid else {
+            let address = match &self.unixsocket {
+                Some(path) => Address::unix(path),
+                None => Address::parse(&self.host)?,
+            };
+            return address.or_user(self.user.as_deref()).or_password(self.pass.clone()).connect();
         };
+        let mut client = of_process(pid)?;
         client.authenticate(self.user.as_deref(), self.pass.as_deref())?;
+        client.be_admitted("by --pass, or in REDISCLI_AUTH")?;
         Ok(client)
     }
 
@@ -53,7 +61,9 @@ impl Target {
         match (&self.unixsocket, self.pid) {
             (Some(path), _) => path.display().to_string(),
             (None, Some(pid)) => format!("process {pid}"),
-            (None, None) => self.host.clone(),
+            (None, None) => {
+                Address::parse(&self.host).map_or_else(|_| self.host.clone(), |address| address.shown())
+            }
         }
     }
 }

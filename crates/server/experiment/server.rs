@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::address::Address;
 use super::system;
+use crate::address::Address;
 use crate::client::PASSWORD_VARIABLE;
 use crate::config_file::split;
 use crate::info;

@@ -4,8 +4,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use anyhow::Result;
-
+use super::result::{Kind, Run, Times};
 use super::system;
 use crate::output::show_line;
 
@@ -15,21 +14,22 @@ fn compute(seed: u64) -> u64 {
 }
 
 /// Computes for `duration`, or until it is interrupted.
-pub(super) fn run(duration: Duration, json: bool) -> Result<()> {
+pub(super) fn run(duration: Duration, json: bool) -> Run {
+    let mut run = Run::new(Kind::Intrinsic, 0, "other");
     let start = system::now_ns();
     let end = start + duration.as_nanos() as u64;
-    let (mut runs, mut longest_ns, mut now, mut seed) = (0u64, 0, start, 1);
+    let (mut times, mut now, mut seed) = (Times::new(), start, 1);
     while now < end && !system::stopped() {
         seed = black_box(compute(seed));
         let after = system::now_ns();
-        if after - now > longest_ns {
-            longest_ns = after - now;
-            if !json {
-                show_line(format_args!("Max latency so far: {} microseconds.", longest_ns / 1000));
-            }
+        let longest_ns = times.exact.max;
+        times.note(after - now);
+        if after - now > longest_ns && !json {
+            show_line(format_args!("Max latency so far: {} microseconds.", (after - now) / 1000));
         }
-        (runs, now) = (runs + 1, after);
+        now = after;
     }
+    let (runs, longest_ns) = (times.all.len(), times.exact.max);
     let avg_ns = (now - start) as f64 / runs.max(1) as f64;
     if json {
         let figures = serde_json::json!({
@@ -44,5 +44,6 @@ pub(super) fn run(duration: Duration, json: bool) -> Result<()> {
             longest_ns as f64 / avg_ns
         ));
     }
-    Ok(())
+    run.threads.push(times.thread(None, None, 0));
+    run
 }

@@ -10,17 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corelane_runtime::topology::bind_here;
-use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
+use super::result::{Exact, Kind, Run, Thread, Times};
 use super::system;
-use crate::machine::Machine;
 use crate::output::show_line;
 
 /// How often the lines on the terminal are rewritten.
 const REFRESH: Duration = Duration::from_millis(100);
-/// The longest delay that is told apart, in nanoseconds; one minute.
-const DELAY_MAX_NS: u64 = 60_000_000_000;
 
 /// What is to be measured.
 #[derive(Debug)]
@@ -37,47 +33,8 @@ pub(super) struct Request {
     pub(super) live: bool,
 }
 
-/// What was measured.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Run {
-    pub(super) machine: Machine,
-    /// Seconds of Unix time at the start.
-    pub(super) started: u64,
-    pub(super) interval_us: u64,
-    pub(super) policy: String,
-    /// As /proc/loadavg says at the start.
-    pub(super) load: String,
-    pub(super) threads: Vec<Thread>,
-}
-
-/// One thread's share of it. Delays in microseconds.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Thread {
-    pub(super) id: i32,
-    /// The CPU to which it was bound.
-    pub(super) cpu: Option<usize>,
-    pub(super) priority: i32,
-    pub(super) wakeups: u64,
-    pub(super) min: f64,
-    pub(super) last: f64,
-    pub(super) avg: f64,
-    pub(super) max: f64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) p999: f64,
-    /// How many wake-ups had a delay of this whole number of microseconds; ascending.
-    pub(super) counts: Vec<(u64, u64)>,
-}
-
-impl Thread {
-    /// What it is called in a picture.
-    pub(super) fn label(&self) -> String {
-        self.cpu.map_or_else(|| "not bound".to_owned(), |cpu| format!("cpu {cpu}"))
-    }
-}
-
 /// What a thread shows while it runs; nanoseconds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shown {
     id: AtomicU64,
     wakeups: AtomicU64,
@@ -87,33 +44,20 @@ struct Shown {
     max: AtomicU64,
 }
 
-impl Default for Shown {
-    fn default() -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            id: zero(),
-            wakeups: zero(),
-            min: AtomicU64::new(u64::MAX),
-            last: zero(),
-            sum: zero(),
-            max: zero(),
-        }
-    }
-}
-
 impl Shown {
     /// Only the thread itself writes.
-    fn note(&self, ns: u64) {
-        self.wakeups.store(self.wakeups.load(Relaxed) + 1, Relaxed);
-        self.last.store(ns, Relaxed);
-        self.sum.store(self.sum.load(Relaxed) + ns, Relaxed);
-        self.min.store(self.min.load(Relaxed).min(ns), Relaxed);
-        self.max.store(self.max.load(Relaxed).max(ns), Relaxed);
+    fn show(&self, delays: &Times) {
+        let Exact { min, last, sum, max } = delays.exact;
+        self.wakeups.store(delays.all.len(), Relaxed);
+        self.min.store(min, Relaxed);
+        self.last.store(last, Relaxed);
+        self.sum.store(sum, Relaxed);
+        self.max.store(max, Relaxed);
     }
 
     fn line(&self, number: usize, request: &Request) -> String {
         let wakeups = self.wakeups.load(Relaxed);
-        let us = |ns: u64| if wakeups == 0 { 0 } else { ns / 1000 };
+        let us = |ns: u64| ns / 1000;
         let avg = self.sum.load(Relaxed).checked_div(wakeups).unwrap_or(0);
         line(&Line {
             number,
@@ -154,20 +98,19 @@ pub(super) fn run(request: &Request) -> Result<Run> {
     if request.mlockall {
         system::lock_memory().context("cannot lock memory: raise `ulimit -l`, or leave --mlockall out")?;
     }
-    let machine = Machine::here();
     let held = system::hold_dma_latency();
     let policy = if request.priority == 0 { "other" } else { "fifo" };
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned();
+    let mut run = Run::new(Kind::WakeUps, request.interval.as_micros() as u64, policy);
     if request.live {
-        machine.lines().iter().for_each(show_line);
+        run.machine.lines().iter().for_each(show_line);
         match &held {
             Ok(_) => show_line("# /dev/cpu_dma_latency set to 0us"),
             Err(error) => show_line(format_args!("# /dev/cpu_dma_latency is as it was: {error}")),
         }
-        show_line(format_args!("policy: {policy}: loadavg: {load}\n"));
+        // As cyclictest writes it.
+        let shown = if request.priority == 0 { "other/other" } else { policy };
+        show_line(format_args!("policy: {shown}: loadavg: {}\n", run.load));
     }
-    let started =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
     let shown: Vec<Arc<Shown>> = request.cpus.iter().map(|_| Arc::default()).collect();
     let barrier = Arc::new(Barrier::new(request.cpus.len()));
     let threads: Vec<_> = request
@@ -192,18 +135,11 @@ pub(super) fn run(request: &Request) -> Result<Run> {
     if request.live {
         show_until(|| threads.iter().all(std::thread::JoinHandle::is_finished), request, &shown);
     }
-    let threads = threads
+    run.threads = threads
         .into_iter()
         .map(|thread| thread.join().map_err(|_| anyhow::anyhow!("a measuring thread has failed"))?)
         .collect::<Result<Vec<Thread>>>()?;
-    Ok(Run {
-        machine,
-        started,
-        interval_us: request.interval.as_micros() as u64,
-        policy: policy.to_owned(),
-        load,
-        threads,
-    })
+    Ok(run)
 }
 
 /// What each thread does.
@@ -229,12 +165,11 @@ fn prepare(cpu: Option<usize>, priority: i32, shown: &Shown) -> Result<()> {
 }
 
 fn sleep_and_see(plan: &Plan, cpu: Option<usize>, shown: &Shown) -> Thread {
-    let mut delays: Histogram<u64> =
-        Histogram::new_with_bounds(1, DELAY_MAX_NS, 3).expect("the bounds of a histogram");
+    let mut delays = Times::new();
     let first = system::now_ns() + plan.interval_ns;
     let end = plan.duration_ns.map_or(u64::MAX, |time| first.saturating_add(time));
     let mut next = first;
-    while next < end && plan.loops.is_none_or(|loops| delays.len() < loops) && !system::stopped() {
+    while next < end && plan.loops.is_none_or(|loops| delays.all.len() < loops) && !system::stopped() {
         system::sleep_until(next);
         let now = system::now_ns();
         if now < next {
@@ -242,43 +177,15 @@ fn sleep_and_see(plan: &Plan, cpu: Option<usize>, shown: &Shown) -> Thread {
             continue;
         }
         let delay = now - next;
-        delays.saturating_record(delay);
-        shown.note(delay);
+        delays.note(delay);
+        shown.show(&delays);
         next += plan.interval_ns;
         if next < now {
             // So late that moments have gone by: those are lost, as in cyclictest.
             next += (now - next).div_ceil(plan.interval_ns) * plan.interval_ns;
         }
     }
-    let us = |ns: u64| ns as f64 / 1000.0;
-    let wakeups = delays.len();
-    Thread {
-        id: system::thread_id(),
-        cpu,
-        priority: plan.priority,
-        wakeups,
-        min: if wakeups == 0 { 0.0 } else { us(shown.min.load(Relaxed)) },
-        last: us(shown.last.load(Relaxed)),
-        avg: us(shown.sum.load(Relaxed)) / wakeups.max(1) as f64,
-        max: us(shown.max.load(Relaxed)),
-        p50: us(delays.value_at_quantile(0.5)),
-        p99: us(delays.value_at_quantile(0.99)),
-        p999: us(delays.value_at_quantile(0.999)),
-        counts: by_microseconds(&delays),
-    }
-}
-
-/// Counts by whole microseconds.
-pub(super) fn by_microseconds(delays: &Histogram<u64>) -> Vec<(u64, u64)> {
-    let mut counts: Vec<(u64, u64)> = Vec::new();
-    for value in delays.iter_recorded() {
-        let us = value.value_iterated_to() / 1000;
-        match counts.last_mut() {
-            Some((last, count)) if *last == us => *count += value.count_at_value(),
-            _ => counts.push((us, value.count_at_value())),
-        }
-    }
-    counts
+    delays.thread(None, cpu, plan.priority)
 }
 
 /// Rewrites the lines on a terminal until it is over. Elsewhere nobody would want thousands of copies.

@@ -1,4 +1,4 @@
-//! Where a server is: an address as users write it, and as the load generator takes it.
+//! Where a server is: an address as users write it, as the tools connect to it, and as the load generator takes it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,28 +15,31 @@ enum Place {
 
 /// A server's address with what it takes to be let in.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Address {
+pub(crate) struct Address {
     place: Place,
     user: Option<String>,
     password: Option<String>,
 }
 
 impl Address {
-    pub(super) fn tcp(host: &str, port: u16) -> Self {
+    pub(crate) fn tcp(host: &str, port: u16) -> Self {
         Self { place: Place::Tcp { host: host.to_owned(), port }, user: None, password: None }
     }
 
-    pub(super) fn unix(path: &Path) -> Self {
+    pub(crate) fn unix(path: &Path) -> Self {
         Self { place: Place::Unix(path.to_owned()), user: None, password: None }
     }
 
-    /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT]`, `HOST:PORT` or `unix://PATH`.
+    /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT]`, `HOST[:PORT]`, `unix://PATH` or a path that begins with a slash.
     ///
     /// # Errors
     /// It is none of these.
-    pub(super) fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         if let Some(path) = text.strip_prefix("unix://") {
             return Ok(Self::unix(Path::new(path)));
+        }
+        if text.starts_with('/') {
+            return Ok(Self::unix(Path::new(text)));
         }
         let rest = text.strip_prefix("redis://").unwrap_or(text).trim_end_matches('/');
         if rest.contains("://") {
@@ -63,7 +66,7 @@ impl Address {
     }
 
     /// The same server under the name that another machine has for this one.
-    pub(super) fn under(mut self, name: &str) -> Self {
+    pub(crate) fn under(mut self, name: &str) -> Self {
         if let Place::Tcp { host, .. } = &mut self.place {
             name.clone_into(host);
         }
@@ -71,7 +74,7 @@ impl Address {
     }
 
     /// As it stands in reports: without the password.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match &self.place {
             Place::Tcp { host, port } if host.contains(':') => format!("[{host}]:{port}"),
             Place::Tcp { host, port } => format!("{host}:{port}"),
@@ -80,7 +83,7 @@ impl Address {
     }
 
     /// The options of `corelane bench` that lead there, with what is to stand for a password, if there is one.
-    pub(super) fn words(&self, password: Option<&str>) -> Vec<String> {
+    pub(crate) fn words(&self, password: Option<&str>) -> Vec<String> {
         let mut words = match &self.place {
             Place::Tcp { host, port } => {
                 vec!["-h".to_owned(), host.clone(), "-p".to_owned(), port.to_string()]
@@ -96,36 +99,45 @@ impl Address {
         words
     }
 
-    pub(super) fn password(&self) -> Option<&str> {
+    pub(crate) fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
 
     /// The same with a password, unless it has one.
-    pub(super) fn or_password(mut self, password: Option<String>) -> Self {
+    pub(crate) fn or_password(mut self, password: Option<String>) -> Self {
         self.password = self.password.or(password);
         self
     }
 
+    /// The same for a user, unless it names one.
+    pub(crate) fn or_user(mut self, user: Option<&str>) -> Self {
+        self.user = self.user.or_else(|| user.map(str::to_owned));
+        self
+    }
+
     /// Whether it is reached by a Unix socket.
-    pub(super) fn is_unix(&self) -> bool {
+    pub(crate) fn is_unix(&self) -> bool {
         matches!(self.place, Place::Unix(_))
     }
 
     /// Connects, and gives the password.
     ///
     /// # Errors
-    /// Nobody is there, or it refuses.
-    pub(super) fn connect(&self) -> Result<Client> {
+    /// Nobody is there, or it refuses, or wants a password where there is none.
+    pub(crate) fn connect(&self) -> Result<Client> {
         let mut client = match &self.place {
             Place::Tcp { .. } => Client::tcp(&self.shown())?,
             Place::Unix(path) => Client::unix(path)?,
         };
-        client.authenticate(self.user.as_deref(), self.password.as_deref())?;
+        client
+            .authenticate(self.user.as_deref(), self.password.as_deref())
+            .and_then(|_| client.be_admitted("in REDISCLI_AUTH, or as redis://:PASSWORD@HOST:PORT"))
+            .with_context(|| self.shown())?;
         Ok(client)
     }
 
     /// Whether the server runs on this machine, as far as its address tells.
-    pub(super) fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         match &self.place {
             Place::Tcp { host, .. } => host == "localhost" || host.starts_with("127.") || host == "::1",
             Place::Unix(_) => true,
@@ -147,6 +159,8 @@ mod tests {
             ("redis://:p:w@h:1", "h:1", "-h h -p 1 -a (redacted)"),
             ("redis://me:pw@h:1", "h:1", "-h h -p 1 --user me -a (redacted)"),
             ("unix:///run/c.sock", "/run/c.sock", "-s /run/c.sock"),
+            ("/run/c.sock", "/run/c.sock", "-s /run/c.sock"),
+            ("::1", "[::1]:6379", "-h ::1 -p 6379"),
         ] {
             let address = Address::parse(text).unwrap();
             assert_eq!(
