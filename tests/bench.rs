@@ -325,6 +325,18 @@ fn a_server_that_cannot_keep_up_is_told() {
     let printed = text(&output);
     assert!(printed.contains("the server did not keep up: "), "{printed}");
     assert!(printed.contains("  rate: 5000000 requests per second, "), "{printed}");
+    // So many requests take longer than they should.
+    let test = measured(&server, "-c 2 -n 10000 --rate 5000000 -t get");
+    assert!(test["missed"] == 0 && test["late_seconds"].as_f64() > Some(0.05), "{test}");
+    let printed = text(&on(&server, "-c 2 -n 10000 --rate 5000000 -q -t get"));
+    assert!(printed.contains("the server did not keep up: the last request was sent "), "{printed}");
+    let csv = on(&server, "-c 2 -n 10000 --rate 5000000 --csv -t get");
+    assert_eq!(String::from_utf8_lossy(&csv.stdout).lines().count(), 2, "{}", text(&csv));
+    assert!(text(&csv).contains("the server did not keep up: "), "{}", text(&csv));
+    // Two requests are due in the time.
+    let test = measured(&server, "-c 2 --duration 1.5 --rate 1 -t get");
+    assert_eq!((&test["requests"], &test["missed"]), (&2.into(), &0.into()));
+    assert!((1.5..2.0).contains(&test["seconds"].as_f64().expect("a time")), "{test}");
 }
 
 #[test]

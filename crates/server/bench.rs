@@ -111,6 +111,9 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
                 // Nobody reads any more.
                 return Ok(());
             }
+            if style == Style::Csv {
+                eprint!("{}", one.notes());
+            }
             if let Some(dir) = &options.hdr {
                 let file = histogram_file(dir, &test.title);
                 std::fs::write(&file, report::hgrm(&one.outcome.latencies))

@@ -115,7 +115,7 @@ pub struct Plan {
 pub struct Outcome {
     /// Answered.
     pub requests: u64,
-    /// From the first request to the last reply.
+    /// From the first request to the last reply; with a rate and a duration the whole of that at least.
     pub seconds: f64,
     /// Error replies among the answers.
     pub errors: u64,
@@ -123,6 +123,8 @@ pub struct Outcome {
     pub error: Option<String>,
     /// With a rate and a duration: requests that were due and have not been sent, because the server did not keep up.
     pub missed: u64,
+    /// With a rate: how late the last request was sent.
+    pub late: Duration,
     /// Processor time of the threads meanwhile.
     pub cpu_seconds: f64,
     /// Latencies in nanoseconds.

@@ -94,6 +94,7 @@ fn collect(plan: &Plan, pace: &Pace, results: Vec<Result<Tally, LoadError>>) -> 
         errors: 0,
         error: None,
         missed: 0,
+        late: Duration::ZERO,
         cpu_seconds: 0.0,
         latencies: histogram(plan.digits),
     };
@@ -104,6 +105,7 @@ fn collect(plan: &Plan, pace: &Pace, results: Vec<Result<Tally, LoadError>>) -> 
             Ok(tally) => {
                 outcome.errors += tally.errors;
                 outcome.missed += tally.missed;
+                outcome.late = outcome.late.max(Duration::from_nanos(tally.late));
                 outcome.error = outcome.error.or(tally.error);
                 outcome.cpu_seconds += tally.cpu.as_secs_f64();
                 outcome.requests += tally.latencies.len();
@@ -120,7 +122,13 @@ fn collect(plan: &Plan, pace: &Pace, results: Vec<Result<Tally, LoadError>>) -> 
         return Err(failure);
     }
     if let Some(start) = pace.started() {
-        first = first.min(pace.span(start).0);
+        let (from, until) = pace.span(start);
+        first = first.min(from);
+        // Where few requests are due the last reply comes long before the end.
+        let by_time = plan.work.requests.is_none_or(|requests| outcome.requests < requests);
+        if plan.work.rate.is_some() && plan.work.duration.is_some() && by_time && !pace.is_stopped() {
+            last = last.max(until);
+        }
     }
     outcome.seconds = last.saturating_sub(first) as f64 / 1e9;
     Ok(outcome)

@@ -35,6 +35,8 @@ pub(crate) struct Tally {
     pub(crate) cpu: Duration,
     /// Requests that were due and have not been sent, because the server did not keep up.
     pub(crate) missed: u64,
+    /// With a rate: how late the last request was sent, in nanoseconds.
+    pub(crate) late: u64,
     /// When the last reply came.
     pub(crate) last: u64,
 }
@@ -147,6 +149,7 @@ impl<'a> Worker<'a> {
                 error: None,
                 cpu: Duration::ZERO,
                 missed: 0,
+                late: 0,
                 last: 0,
             },
             latency_ns: 0,
@@ -253,14 +256,18 @@ impl<'a> Worker<'a> {
     fn wait(&mut self, outbound: &mut Outbound) -> Wait {
         let Some(mut schedule) = self.schedule.take() else { return Wait::Long };
         self.now = self.pace.now();
+        if self.now >= self.send_until && !self.exhausted {
+            self.exhausted = true;
+            self.tally.missed =
+                ((self.send_until as f64 - schedule.next) / schedule.interval).max(0.0) as u64;
+        }
         while schedule.next <= self.now as f64 && !self.exhausted {
             let Some(idx) = schedule.queue.pop_front() else { break };
             let due = schedule.next as u64;
             if self.take(1, due) == 0 {
-                let missed = (self.now.min(self.send_until) as f64 - schedule.next) / schedule.interval;
-                self.tally.missed = if self.send_until == u64::MAX { 0 } else { missed.max(0.0) as u64 };
                 break;
             }
+            self.tally.late = self.now - due;
             schedule.next += schedule.interval;
             let client = &mut self.clients[idx];
             client.due.push_back(due);
@@ -276,7 +283,7 @@ impl<'a> Worker<'a> {
                 outbound.send(idx, self);
             }
         }
-        let left = (schedule.next - self.now as f64).max(0.0) as u64;
+        let left = (schedule.next.min(self.send_until as f64) - self.now as f64).max(0.0) as u64;
         let wait = match (self.exhausted || schedule.queue.is_empty(), left) {
             (true, _) => Wait::Long,
             (false, ..WAIT_NS_MIN) => Wait::No,

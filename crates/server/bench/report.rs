@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::time::Duration;
 
 use anyhow::Result;
 use corelane_load::{Histogram, Outcome};
@@ -20,6 +21,11 @@ pub(super) enum Style {
     Csv,
     Json,
 }
+
+/// From when on the last request of a run at a rate was late enough to be told of: more than a thread that wakes up late,
+const LATE_MIN: Duration = Duration::from_millis(50);
+/// and more than this part of the run.
+const LATE_PART_MIN: f64 = 0.01;
 
 /// The first line of CSV.
 pub(super) const CSV_HEAD: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"";
@@ -41,17 +47,7 @@ impl Finished<'_> {
     /// As text; empty for JSON, which comes at the end.
     pub(super) fn show(&self, style: Style) -> String {
         let (title, rate) = (&self.test.title, self.outcome.rate());
-        let mut errors = match (self.outcome.errors, &self.outcome.error) {
-            (0, _) | (_, None) => String::new(),
-            (count, Some(error)) => format!("{count} error replies, the first: {error}\n"),
-        };
-        if self.outcome.missed > 0 {
-            let _ = writeln!(
-                errors,
-                "the server did not keep up: {} requests that were due have not been sent",
-                self.outcome.missed
-            );
-        }
+        let errors = self.notes();
         let [avg, min, p50, p95, p99, max] = self.latencies();
         match style {
             Style::Json => String::new(),
@@ -64,6 +60,29 @@ impl Finished<'_> {
             }
             Style::Full => self.report() + &errors,
         }
+    }
+
+    /// Error replies, and a rate that was not kept; mostly empty.
+    pub(super) fn notes(&self) -> String {
+        let mut errors = match (self.outcome.errors, &self.outcome.error) {
+            (0, _) | (_, None) => String::new(),
+            (count, Some(error)) => format!("{count} error replies, the first: {error}\n"),
+        };
+        let late = self.outcome.late;
+        if self.outcome.missed > 0 {
+            let _ = writeln!(
+                errors,
+                "the server did not keep up: {} requests that were due have not been sent",
+                self.outcome.missed
+            );
+        } else if late >= LATE_MIN && late.as_secs_f64() > self.outcome.seconds * LATE_PART_MIN {
+            let _ = writeln!(
+                errors,
+                "the server did not keep up: the last request was sent {:.2} seconds after it was due",
+                late.as_secs_f64()
+            );
+        }
+        errors
     }
 
     /// Mean, minimum, percentiles 50, 95 and 99, maximum, in milliseconds.
@@ -134,6 +153,7 @@ impl Finished<'_> {
             "keep_alive": options.keep_alive == 1,
             "rate": options.rate,
             "missed": outcome.missed,
+            "late_seconds": outcome.late.as_secs_f64(),
             "seconds": outcome.seconds,
             "requests_per_second": outcome.rate(),
             "errors": outcome.errors,
