@@ -3,6 +3,7 @@
 mod common;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -62,6 +63,16 @@ fn every_section_says_what_the_server_says() {
         let json = good(&["-p", &pid, "-s", "shard,mem", "--json"]);
         assert_eq!(json.lines().count(), 1);
         assert!(json.contains("\"shard\":[{") && json.contains("\"keys.count\":1"), "{json}");
+        assert!(json.contains("\"time\":\"20") && json.contains("\"cpu_percent\":"), "{json}");
+        let report = good(&["-p", &pid, "-s", "all", "--markdown"]);
+        assert!(report.starts_with("# corelane ") && report.contains("\n| * | timeout | 77 |\n"), "{report}");
+        for title in [
+            "\n## stats\n\n| name | value |\n|---|---|\n",
+            "\n## shards\n\n| shard | cpu | keys |",
+            "\n## memory\n",
+        ] {
+            assert!(report.contains(title), "{title} in {report}");
+        }
     }
 }
 
@@ -130,6 +141,7 @@ fn other_servers_are_shown_too() {
     let Some(valkey) = Server::valkey() else { return };
     let all = good(&["-h", &format!("127.0.0.1:{}", valkey.port), "-s", "all"]);
     assert!(all.starts_with("valkey 9."), "{all}");
+    assert!(all.contains("does not tell of shards: only corelane has them."), "{all}");
 }
 
 #[test]
@@ -156,6 +168,30 @@ fn watching_goes_on_until_the_server_is_gone() {
 }
 
 #[test]
+fn looks_in_json_have_times_and_rates() {
+    let server = Server::ours(1);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["stat", "--json", "--watch", "0.3", "-h", &format!("redis://127.0.0.1:{}", server.port)])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("corelane runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let mut look = || -> serde_json::Value {
+        let line = lines.next().expect("a look").expect("a line");
+        serde_json::from_str(&line).expect("an object")
+    };
+    let [first, second] = [look(), look()];
+    child.kill().expect("a process to be killed");
+    child.wait().expect("an exit");
+    assert!(first.get("per_second").is_none(), "{first}");
+    let rate = &second["per_second"]["stats"]["total_commands_processed"];
+    assert!(rate.as_f64().is_some_and(|rate| rate > 0.0), "{second}");
+    for look in [first, second] {
+        assert!(look["time"].as_str().is_some_and(|time| time.len() == 20 && time.ends_with('Z')), "{look}");
+    }
+}
+
+#[test]
 fn failures_are_sentences() {
     let dir = server::scratch_dir("stat");
     let socket = dir.join("socket");
@@ -169,6 +205,8 @@ fn failures_are_sentences() {
     fails(&["-p", &std::process::id().to_string()], 1, "listens nowhere");
     fails(&["-p", "4194305"], 1, "cannot look at the descriptors of process 4194305");
     fails(&["-s", "nothing"], 2, "invalid value 'nothing'");
+    fails(&["--json", "--markdown"], 2, "cannot be used with");
+    fails(&["-h", "http://localhost"], 1, "http://localhost is no address");
     fails(&["--watch", "0"], 2, "not a number of seconds above 0");
     fails(&["--user", "somebody"], 2, "--pass <PASSWORD>");
     fails(&["-p", "1", "-h", "localhost:1"], 2, "cannot be used with");

@@ -23,6 +23,7 @@ mod rewrite;
 mod stat;
 mod target;
 mod threads;
+mod time;
 mod tools;
 mod top;
 

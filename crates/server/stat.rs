@@ -1,6 +1,7 @@
 //! `corelane stat`: what a running server is doing: its configuration, counters, memory, shards and connections.
 
 mod report;
+mod text;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -31,8 +32,11 @@ struct Options {
     /// Print JSON, an object per look
     #[arg(long)]
     json: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Remove the Unix socket given by --unixsocket if its server is gone
-    #[arg(short, long, requires = "unixsocket", conflicts_with_all = ["host", "pid", "watch", "json"])]
+    #[arg(short, long, requires = "unixsocket", conflicts_with_all = ["host", "pid", "watch", "json", "markdown"])]
     clear: bool,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
@@ -96,14 +100,17 @@ fn show(options: &Options) -> Result<()> {
     let mut before: Option<Report> = None;
     loop {
         let report = Report::take(&mut client, &wanted)?;
-        let text = if options.json {
-            format!("{}\n", report.json())
+        let shown = if options.json {
+            format!("{}\n", report.json(before.as_ref()))
+        } else if options.markdown {
+            text::markdown(report.name(), report.time(), &report.parts(before.as_ref()))
         } else {
             let clear =
                 if options.watch.is_some() && io::stdout().is_terminal() { "\x1b[2J\x1b[H" } else { "" };
-            format!("{clear}{}", report.text(before.as_ref()))
+            let time = options.watch.map(|_| report.time());
+            format!("{clear}{}", text::plain(report.name(), time, &report.parts(before.as_ref())))
         };
-        if io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
+        if io::stdout().write_all(shown.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
             // Nobody reads any more.
             return Ok(());
         }

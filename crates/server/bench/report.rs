@@ -150,6 +150,7 @@ impl Finished<'_> {
             "data_size": self.test.payload,
             "keyspace": options.range,
             "keys": format!("{:?}", options.keys).to_lowercase(),
+            "host_configuration": self.host,
             "keep_alive": options.keep_alive == 1,
             "rate": options.rate,
             "missed": outcome.missed,

@@ -226,10 +226,10 @@ fn resources(recording: &Recording) -> Section {
     const USED: [Metric; 4] = [Metric::Cpu, Metric::CpuPerRequest, Metric::Resident, Metric::Threads];
     let titles = USED.map(Metric::title);
     let mut table =
-        Table::new(2, ["load", "server"].into_iter().chain(titles).chain([Metric::ClientCpu.title()]));
+        Table::new(2, ["load", "server", "PID"].into_iter().chain(titles).chain([Metric::ClientCpu.title()]));
     for load in &recording.loads {
         for case in &recording.cases {
-            let mut row = vec![load.name.clone(), case.title.clone()];
+            let mut row = vec![load.name.clone(), case.title.clone(), pid(recording, case)];
             row.extend(USED.map(|metric| recording.cell(&case.name, &load.name, metric)));
             row.push(recording.cell(&case.name, &load.name, Metric::ClientCpu));
             table.row(row);
@@ -241,6 +241,13 @@ fn resources(recording: &Recording) -> Section {
         title: "What the servers used".to_owned(),
         blocks: vec![Block::Text(about.to_owned()), Block::Table(table)],
     }
+}
+
+/// The process of a server, or a dash.
+fn pid(recording: &Recording, case: &Case) -> String {
+    let of_case = recording.samples.iter().filter(|sample| sample.case == case.name);
+    let pid = of_case.filter_map(|sample| sample.usage).map(|usage| usage.pid).find(|pid| *pid != 0);
+    pid.map_or_else(|| "–".to_owned(), |pid| pid.to_string())
 }
 
 #[cfg(test)]

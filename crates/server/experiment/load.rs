@@ -64,6 +64,9 @@ pub(super) struct Test {
     pub(super) pipeline: u64,
     pub(super) threads: u64,
     pub(super) data_size: u64,
+    /// Names and values of settings that the server has told.
+    #[serde(default)]
+    pub(super) host_configuration: Vec<(String, String)>,
     pub(super) keyspace: Option<u64>,
     pub(super) seconds: f64,
     pub(super) requests_per_second: f64,

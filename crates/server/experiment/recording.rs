@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -12,6 +11,7 @@ use super::load::{Load, Outcome, Test};
 use super::usage::Usage;
 use crate::flags::VERSION;
 use crate::machine::Machine;
+use crate::time::today;
 
 /// The file of a saved experiment within its directory.
 pub(super) const FILE: &str = "run.json";
@@ -158,41 +158,9 @@ pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Year, month and day in UTC.
-fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    date(seconds / 86_400)
-}
-
-/// The date so many days after the first of 1970. Years begin in March here, so that the odd day comes last.
-fn date(days: u64) -> String {
-    const ERA_DAYS: u64 = 146_097;
-    let days = days + 719_468;
-    let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year = (day - day / 1460 + day / 36_524 - day / (ERA_DAYS - 1)) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn days_become_dates() {
-        for (days, expected) in [
-            (0, "1970-01-01"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (20_778, "2026-11-21"),
-        ] {
-            assert_eq!(date(days), expected);
-        }
-    }
 
     #[test]
     fn words_are_shown_as_a_shell_reads_them_and_passwords_not_at_all() {

@@ -44,6 +44,9 @@ pub(super) fn text(test: &Test) -> String {
     let _ = writeln!(text, "  {} parallel clients", test.clients);
     let _ = writeln!(text, "  {} bytes payload", test.data_size);
     let _ = writeln!(text, "  keep alive: 1");
+    for (name, value) in &test.host_configuration {
+        let _ = writeln!(text, "  host configuration \"{name}\": {value}");
+    }
     let _ = writeln!(text, "  multi-thread: {}", if test.threads > 1 { "yes" } else { "no" });
     if test.threads > 1 {
         let _ = writeln!(text, "  threads: {}", test.threads);

@@ -12,6 +12,9 @@ use super::process::{US_PER_TICK, cpu_us, peak_bytes, resident_bytes};
 /// What a server used during one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Usage {
+    /// The process; 0 where it was not noted.
+    #[serde(default)]
+    pub(super) pid: u32,
     /// Of one CPU; more than 100 for several threads. `None` where the load was too short to tell.
     pub(super) cpu_percent: Option<f64>,
     pub(super) cpu_us_per_request: Option<f64>,
@@ -96,6 +99,7 @@ impl Watch {
         let used_us = last.cpu_us - first.cpu_us;
         let unit_us = if self.is_fine { UPDATE_US / UNITS_MIN } else { US_PER_TICK };
         Some(Usage {
+            pid: self.pid,
             cpu_percent: busiest_percent(&self.looks, seconds)
                 .filter(|_| seconds * 1e6 >= UNITS_MIN * unit_us),
             cpu_us_per_request: (used_us >= UNITS_MIN * unit_us).then(|| used_us / requests.max(1) as f64),

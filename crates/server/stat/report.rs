@@ -1,7 +1,6 @@
-//! One look at a server, as tables for people and as JSON for programs.
+//! One look at a server: what it says, and that as JSON for programs.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,6 +8,7 @@ use corelane_engine::config::Directive;
 use serde_json::{Map, Value, json};
 
 use super::Section;
+use super::text::{Content, Part};
 use crate::client::Client;
 use crate::info::{Fields, field, parts, sections, server_name};
 use crate::threads::shard_cpu_us;
@@ -54,6 +54,8 @@ const SOCKET_COLUMNS: &[(&str, &str)] = &[
 #[derive(Debug)]
 pub(super) struct Report {
     taken: Instant,
+    /// The same moment, in UTC.
+    time: String,
     /// A second at least.
     uptime: Duration,
     /// Of a server that is one of ours.
@@ -100,59 +102,90 @@ impl Report {
             wanted(Section::Cnt).then(|| all.iter().filter(|section| counted(section)).cloned().collect());
         let uptime_s = field(&server, "uptime_in_seconds").parse().unwrap_or(0);
         let uptime = Duration::from_secs(u64::max(uptime_s, 1));
-        Ok(Self { taken: Instant::now(), uptime, name, cfg, cnt, mem, shards, cpu_us, sockets })
+        Ok(Self {
+            taken: Instant::now(),
+            time: crate::time::now(),
+            uptime,
+            name,
+            cfg,
+            cnt,
+            mem,
+            shards,
+            cpu_us,
+            sockets,
+        })
     }
 
-    /// For people; with an earlier look, counters also per second.
-    pub(super) fn text(&self, before: Option<&Self>) -> String {
-        let mut out = format!("{}\n", self.name);
-        let seconds = before.map(|before| (self.taken - before.taken).as_secs_f64());
+    /// What there is to show; with an earlier look, counters also per second.
+    pub(super) fn parts(&self, before: Option<&Self>) -> Vec<Part> {
+        let mut all = Vec::new();
         if let Some(cfg) = &self.cfg {
-            out.push_str("\nconfiguration in force (* set by somebody)\n");
-            for (name, value) in cfg.iter().filter(|(name, _)| has_effect(name)) {
-                let mark = if is_default(name, value) { ' ' } else { '*' };
-                let _ = writeln!(out, "{mark} {name:<36} {value}");
-            }
+            let of_effect = cfg.iter().filter(|(name, _)| has_effect(name));
+            let row = |(name, value): &(String, String)| {
+                let mark = if is_default(name, value) { "" } else { "*" };
+                [mark.to_owned(), name.clone(), value.clone()]
+            };
+            let title = "configuration in force (* set by somebody)".to_owned();
+            all.push(Part::list(title, of_effect.map(row).collect()));
         }
         for (section, fields) in self.cnt.iter().flatten() {
-            let _ = writeln!(out, "\n{}", section.to_lowercase());
-            for (name, value) in fields {
-                let rate = before
-                    .zip(seconds)
-                    .and_then(|(before, seconds)| before.rate(section, name, value, seconds));
+            let row = |(name, value): &(String, String)| {
+                let rate = before.and_then(|before| before.rate(section, name, value, self.since(before)));
                 let rate = rate.map_or_else(String::new, |rate| format!("  {rate:+.0}/s"));
-                let _ = writeln!(out, "  {name:<36} {value}{rate}");
-            }
+                [String::new(), name.clone(), format!("{value}{rate}")]
+            };
+            all.push(Part::list(section.to_lowercase(), fields.iter().map(row).collect()));
         }
         if let Some(mem) = &self.mem {
-            out.push_str("\nmemory\n");
-            for (name, value) in mem {
-                let _ = writeln!(out, "  {name:<36} {value}");
-            }
+            let row = |(name, value): &(String, String)| [String::new(), name.clone(), value.clone()];
+            all.push(Part::list("memory".to_owned(), mem.iter().map(row).collect()));
         }
         if let Some(shards) = &self.shards {
-            let mut head: Vec<&str> = vec!["shard"];
-            head.extend(SHARD_COLUMNS.iter().map(|(_, title)| *title));
-            head.push("cpu %");
-            let rows = shards.iter().enumerate().map(|(number, fields)| {
-                let mut row = vec![number.to_string()];
-                row.extend(SHARD_COLUMNS.iter().map(|(name, _)| field(fields, name).to_owned()));
-                row.push(
-                    self.cpu_percent(before, number)
-                        .map_or_else(|| "-".to_owned(), |share| format!("{share:.1}")),
-                );
-                row
-            });
-            let _ = write!(out, "\nshards\n{}", table(&head, rows));
+            all.push(self.shard_part(shards, before));
         }
         if let Some(sockets) = &self.sockets {
-            let head: Vec<&str> = SOCKET_COLUMNS.iter().map(|(_, title)| *title).collect();
-            let rows = sockets.iter().map(|fields| {
+            let head = SOCKET_COLUMNS.iter().map(|(_, title)| *title).collect();
+            let row = |fields: &Fields| {
                 SOCKET_COLUMNS.iter().map(|(name, _)| field(fields, name).to_owned()).collect()
-            });
-            let _ = write!(out, "\nconnections\n{}", table(&head, rows));
+            };
+            let rows = sockets.iter().map(row).collect();
+            all.push(Part { title: "connections".to_owned(), content: Content::Table { head, rows } });
         }
-        out
+        all
+    }
+
+    fn shard_part(&self, shards: &[Fields], before: Option<&Self>) -> Part {
+        let title = "shards".to_owned();
+        if shards.is_empty() {
+            let words = format!("{} does not tell of shards: only corelane has them.", self.name);
+            return Part { title, content: Content::Words(words) };
+        }
+        let mut head: Vec<&str> = vec!["shard"];
+        head.extend(SHARD_COLUMNS.iter().map(|(_, title)| *title));
+        head.push("cpu %");
+        let row = |(number, fields): (usize, &Fields)| {
+            let mut row = vec![number.to_string()];
+            row.extend(SHARD_COLUMNS.iter().map(|(name, _)| field(fields, name).to_owned()));
+            let share = self.cpu_percent(before, number);
+            row.push(share.map_or_else(|| "-".to_owned(), |share| format!("{share:.1}")));
+            row
+        };
+        Part { title, content: Content::Table { head, rows: shards.iter().enumerate().map(row).collect() } }
+    }
+
+    /// What the server calls itself.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// When it was, in UTC.
+    pub(super) fn time(&self) -> &str {
+        &self.time
+    }
+
+    /// Seconds since an earlier look.
+    fn since(&self, before: &Self) -> f64 {
+        (self.taken - before.taken).as_secs_f64()
     }
 
     /// How much a counter has grown per second since this look.
@@ -172,8 +205,8 @@ impl Report {
         Some(used as f64 / time.as_micros().max(1) as f64 * 100.0)
     }
 
-    /// For programs: one object.
-    pub(super) fn json(&self) -> Value {
+    /// For programs: one object; with an earlier look, what has changed since also per second.
+    pub(super) fn json(&self, before: Option<&Self>) -> Value {
         let object = |fields: &Fields| -> Value {
             fields
                 .iter()
@@ -181,7 +214,8 @@ impl Report {
                 .collect::<Map<_, _>>()
                 .into()
         };
-        let mut all = Map::from_iter([("server".to_owned(), json!(self.name))]);
+        let mut all =
+            Map::from_iter([("server".to_owned(), json!(self.name)), ("time".to_owned(), json!(self.time))]);
         let mut put = |name: &str, value: Option<Value>| {
             if let Some(value) = value {
                 all.insert(name.to_owned(), value);
@@ -198,6 +232,7 @@ impl Report {
                     .into()
             }),
         );
+        put("per_second", before.map(|before| self.rates(before)));
         put("mem", self.mem.as_ref().map(object));
         put(
             "shard",
@@ -206,6 +241,10 @@ impl Report {
                     let mut shard = object(fields);
                     if let (Some(us), Value::Object(map)) = (self.cpu_us.get(&number), &mut shard) {
                         map.insert("cpu_us".to_owned(), json!(us));
+                    }
+                    if let (Some(share), Value::Object(map)) = (self.cpu_percent(before, number), &mut shard)
+                    {
+                        map.insert("cpu_percent".to_owned(), json!((share * 10.0).round() / 10.0));
                     }
                     shard
                 });
@@ -217,6 +256,19 @@ impl Report {
             self.sockets.as_ref().map(|sockets| sockets.iter().map(object).collect::<Vec<_>>().into()),
         );
         all.into()
+    }
+}
+
+impl Report {
+    /// By section, how much each counter that has changed grew per second.
+    fn rates(&self, before: &Self) -> Value {
+        let of_section = |(section, fields): &(String, Fields)| {
+            let rate = |name: &str, value: &str| before.rate(section, name, value, self.since(before));
+            let rates =
+                fields.iter().filter_map(|(name, value)| Some((name.clone(), json!(rate(name, value)?))));
+            (section.to_lowercase(), rates.collect::<Map<_, _>>().into())
+        };
+        self.cnt.iter().flatten().map(of_section).collect::<Map<_, _>>().into()
     }
 }
 
@@ -241,38 +293,9 @@ fn is_default(name: &str, value: &str) -> bool {
     Directive::find(name).is_some_and(|directive| directive.default == value)
 }
 
-/// Columns as wide as their widest cell, numbers to the right.
-fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let rows: Vec<Vec<String>> = rows.collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut out = String::new();
-    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        for (cell, width) in cells.zip(&widths) {
-            let is_number = cell.chars().all(|letter| letter.is_ascii_digit() || letter == '.');
-            let _ = if is_number { write!(out, "  {cell:>width$}") } else { write!(out, "  {cell:<width$}") };
-        }
-        let end = out.trim_end().len();
-        out.truncate(end);
-        out.push('\n');
-    };
-    line(&mut head.iter().copied());
-    rows.iter().for_each(|row| line(&mut row.iter().map(String::as_str)));
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_are_as_wide_as_their_cells() {
-        let rows = [vec!["1".to_owned(), "127.0.0.1:5".to_owned()], vec!["12".to_owned(), "x".to_owned()]];
-        assert_eq!(table(&["id", "peer"], rows.into_iter()), "  id  peer\n   1  127.0.0.1:5\n  12  x\n");
-    }
 
     #[test]
     fn numbers_are_numbers_in_json() {
