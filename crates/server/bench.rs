@@ -75,8 +75,7 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         descriptors + 64
     );
     if let Some(dir) = &options.hdr {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        tests.iter().try_for_each(|test| writable(&histogram_file(dir, &test.title)))?;
+        prepare(dir, tests)?;
     }
     let target = Target::find(options)?;
     stop_on_signals();
@@ -134,6 +133,12 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         _ => {}
     }
     Ok(())
+}
+
+/// Makes the directory of the histograms, and looks whether they can be written.
+fn prepare(dir: &Path, tests: &[Test]) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    tests.iter().try_for_each(|test| writable(&histogram_file(dir, &test.title)))
 }
 
 /// The file for the histogram of a test.
