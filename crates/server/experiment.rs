@@ -161,28 +161,36 @@ fn perform(experiment: &Experiment) -> Result<()> {
         Experiment::Env(options) => measured(&options.common, || environment::measure(options)),
         Experiment::Accel(options) => measured(&options.common, || accel::measure(options)),
         Experiment::Report(options) => {
-            prepare(&options.output)?;
-            deliver(&Recording::load(&options.run)?, &options.output)
+            kept(&options.output, || deliver(&Recording::load(&options.run)?, &options.output))
         }
-        Experiment::Diff(options) => {
-            prepare(&options.output)?;
+        Experiment::Diff(options) => kept(&options.output, || {
             let (one, other) = (Recording::load(&options.run_a)?, Recording::load(&options.run_b)?);
             let report = diff::report(&one, &other)?;
             let text = document::markdown(&report, &[&one, &other], options.output.out.is_some());
             publish(&report, &text, &document::json(&report, &[&one, &other]), &options.output)
-        }
+        }),
     }
 }
 
 fn measured(common: &Common, measure: impl FnOnce() -> Result<Recording>) -> Result<()> {
-    prepare(&common.output)?;
-    let recording = measure()?;
-    deliver(&recording, &common.output)
+    kept(&common.output, || deliver(&measure()?, &common.output))
+}
+
+/// Does the work where its results can be kept. A directory that was made for them goes again if there are none.
+fn kept(output: &Output, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let Some(dir) = &output.out else { return work() };
+    let existed = dir.exists();
+    prepare(dir)?;
+    work().inspect_err(|_| {
+        if !existed {
+            // One that holds something stays.
+            let _ = std::fs::remove_dir(dir);
+        }
+    })
 }
 
 /// Looks whether results can be kept, before the work is done.
-fn prepare(output: &Output) -> Result<()> {
-    let Some(dir) = &output.out else { return Ok(()) };
+fn prepare(dir: &Path) -> Result<()> {
     for file in [recording::FILE, document::FILE] {
         if dir.join(file).exists() {
             bail!("{} has a {file} already: give another directory", dir.display());

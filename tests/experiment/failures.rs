@@ -112,13 +112,18 @@ fn a_server_that_dies_ends_the_run_within_a_second() {
 #[test]
 fn whoever_interrupts_a_run_leaves_nothing_behind() {
     for signal in ["INT", "TERM", "KILL"] {
-        let run = under_way(&format!("experiment-{signal}"), &["env"]);
+        let kept = server::scratch_dir(&format!("experiment-kept-{signal}"));
+        let out = kept.join("out");
+        let run = under_way(&format!("experiment-{signal}"), &["env", "--out", text(&out)]);
+        assert!(out.exists(), "it is looked at first whether results can be kept");
         kill(signal, run.child.id());
         let output = run.child.wait_with_output().expect("an exit");
         if signal != "KILL" {
             assert_eq!(output.status.code(), Some(1));
             assert!(complaint(&output).contains("interrupted"), "{}", complaint(&output));
+            assert!(!out.exists(), "an empty directory is left");
         }
+        fs::remove_dir_all(&kept).expect("the directory made above");
         let process = PathBuf::from(format!("/proc/{}", run.server));
         poll(5_000, || (!process.exists()).then_some(()))
             .unwrap_or_else(|| panic!("the server lives after {signal}"));

@@ -188,6 +188,10 @@ fn bad_flags_are_usage_errors_and_bad_runs_failures() {
         (&["env", "--server", "no-such-program {port}"], "cannot run `no-such-program {port}`"),
         (&["env", "--server", "\"open"], "a quote is not closed"),
         (&["placement", "--client-cpus", "9999"], "this process may not use cpu 9999"),
+        (
+            &["compare", "--a", "localhost:1", "--b", "localhost:2", "--name-a", "x", "--name-b", "x"],
+            "two servers of one name cannot be told apart",
+        ),
         (&["diff", text(&compare), text(&env)], "these are runs of different experiments"),
         (&["report", "Cargo.toml"], "Cargo.toml holds no run of corelane experiment"),
         (&["report", "no/such/run"], "cannot read no/such/run"),

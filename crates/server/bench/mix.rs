@@ -96,8 +96,9 @@ pub(super) fn commands(text: &str) -> Result<Vec<(Vec<Vec<u8>>, u32)>> {
         }
         let (weight, command) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         let weight = weight.parse().ok().filter(|weight: &u32| (1..1 << 30).contains(weight));
-        let weight =
-            weight.with_context(|| format!("line {}: it does not begin with a weight", index + 1))?;
+        let weight = weight.with_context(|| {
+            format!("line {}: it does not begin with a weight, a whole number above 0", index + 1)
+        })?;
         let words = words(command).with_context(|| format!("line {}", index + 1))?;
         ensure!(!words.is_empty(), "line {}: no command behind the weight", index + 1);
         commands.push((words, weight));

@@ -86,6 +86,9 @@ pub(super) fn measure(options: &Options) -> Result<Recording> {
     let mut recording =
         Recording::new(Kind::Compare, common.label.as_deref(), bench.threaded(loads(common.scale)));
     choose(&common.only, &mut recording.loads, &mut Vec::new())?;
+    if options.name_a.is_some() && options.name_a == options.name_b {
+        bail!("two servers of one name cannot be told apart: --name-a and --name-b");
+    }
     let descriptors = raise_descriptors().context("cannot raise the limit of descriptors")?;
     let fits = |load: &Load| load.clients + DESCRIPTORS_SPARE <= descriptors;
     for load in recording.loads.iter().filter(|load| !fits(load)) {
@@ -109,6 +112,9 @@ pub(super) fn measure(options: &Options) -> Result<Recording> {
         let name = ["a", "b"][at].to_owned();
         let own = if same { format!("{identity} ({name})") } else { identity.clone() };
         let title = given.clone().unwrap_or(own);
+        if recording.cases.iter().any(|case| case.title == title) {
+            bail!("both servers would be called {title}: --name-a and --name-b tell them apart");
+        }
         recording.cases.push(Case { name, title, server: sources[at].shown(), identity: identity.clone() });
     }
     for run in bench.runs() {

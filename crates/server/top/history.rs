@@ -50,8 +50,9 @@ impl History {
     pub(super) fn add(&mut self, look: Look) {
         if let Some(before) = &self.last {
             self.rates = Rates::between(before, &look);
-            remember(&mut self.commands, self.rates.commands as u64);
-            remember(&mut self.turn_ns, (self.rates.turn_us.unwrap_or(0.0) * 1000.0) as u64);
+            // As they are shown: rounded.
+            remember(&mut self.commands, self.rates.commands.round() as u64);
+            remember(&mut self.turn_ns, (self.rates.turn_us.unwrap_or(0.0) * 1000.0).round() as u64);
         }
         self.last = Some(look);
     }
@@ -125,6 +126,10 @@ mod tests {
         assert_eq!((rates.commands, rates.turn_us, rates.bytes_in), (4000.0, Some(5.0), 120_000.0));
         assert_eq!(rates.hit_ratio, Some(2.0 / 3.0));
         assert_eq!(rates.rows[1], RowRates { commands: 3000.0, hops: 0.0, cpu_percent: Some(3.0) });
+        let mut uneven = History::default();
+        uneven.add(look(start, 0));
+        uneven.add(look(start + Duration::from_secs(3), 2000));
+        assert_eq!((uneven.rates.commands.round(), uneven.commands.back()), (667.0, Some(&667)));
         history.add(look(start + Duration::from_secs(3), 10));
         assert_eq!((history.rates.commands, history.rates.turn_us), (0.0, None), "reset");
         assert_eq!(history.commands, [4000, 0]);
