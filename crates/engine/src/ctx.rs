@@ -16,6 +16,7 @@ use crate::monitor::Watchers;
 use crate::pause::Pause;
 use crate::pubsub::{PubSub, PubSubCounts};
 use crate::rates::{Rates, Sampler};
+use crate::rdb::Checksums;
 use crate::session::{Client, CloseWhen, SessionId, Sessions};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
@@ -103,6 +104,8 @@ pub struct Shard {
     pub timing: Timing,
     /// The logs of all shards, where this one keeps them.
     pub journal: Journal,
+    /// Whether RESTORE looks at the checksums of its payloads.
+    pub(crate) checksums: Checksums,
     /// Makes rates of the counters.
     pub sampler: Sampler,
     /// The most memory that was in use here, in bytes, as far as was looked.

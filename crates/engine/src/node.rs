@@ -20,6 +20,7 @@ use crate::participant::Participant;
 use crate::pause::Pause;
 use crate::pubsub::PubSub;
 use crate::rates::Sampler;
+use crate::rdb::Checksums;
 use crate::session::{CloseWhen, IoState, Peer, Session, SessionId, Sessions, WITHHELD_MAX};
 use crate::settings::Settings;
 use crate::slot::{ShardId, SlotMap};
@@ -137,6 +138,7 @@ impl Node {
             pause: Pause::default(),
             pubsub: PubSub::new(config.me, config.shards),
             orders: Vec::new(),
+            checksums: Checksums::default(),
             sampler: Sampler::default(),
             memory_peak: 0,
             host_requests: VecDeque::new(),

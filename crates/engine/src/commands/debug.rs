@@ -11,6 +11,7 @@ use crate::digest::{DatasetDigest, Digest, value_digest};
 use crate::errors::{Error, echoed};
 use crate::execute::shard_of;
 use crate::keyspace::NewValue;
+use crate::rdb::Checksums;
 use crate::session::Client;
 use crate::settings::Settings;
 use crate::slot::Slot;
@@ -83,6 +84,14 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             scope: Scope::Nothing,
             ..hidden("set-active-expire", 3, Plan::EachShard { part: set_active_expire, merge: Merge::AllOk })
         },
+        Command {
+            scope: Scope::Nothing,
+            ..hidden(
+                "set-skip-checksum-validation",
+                3,
+                Plan::EachShard { part: skip_checksums, merge: Merge::AllOk },
+            )
+        },
         hidden("sleep", 3, Plan::Routed { route: |_| Ok(Slot(0)), run: sleep }),
     ],
     ..Command::DEFAULT
@@ -119,6 +128,8 @@ const HELP: &[&str] = &[
     "    Setting it to 0 disables expiring keys in background when they are not",
     "    accessed (otherwise the behavior). Setting it to 1 reenables back the",
     "    default.",
+    "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
+    "    Enables or disables checksum checks for RESTORE's payload.",
     "SLEEP <seconds>",
     "    Stop the server for <seconds>. Decimals allowed.",
 ];
@@ -254,12 +265,21 @@ fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     Ok(Flow::Done)
 }
 
-fn set_active_expire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    // Like atoi: what does not begin with a number is 0.
-    let text = args.at(2).trim_ascii_start();
+/// Whether a text is a number other than 0. Like atoi: what does not begin with a number is 0.
+fn is_nonzero(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
-    let nonzero = digits.iter().take_while(|byte| byte.is_ascii_digit()).any(|byte| *byte != b'0');
-    ctx.shard.keyspace.expires_actively = nonzero;
+    digits.iter().take_while(|byte| byte.is_ascii_digit()).any(|byte| *byte != b'0')
+}
+
+fn set_active_expire(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.keyspace.expires_actively = is_nonzero(args.at(2));
+    reply.ok();
+    Ok(Flow::Done)
+}
+
+fn skip_checksums(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.checksums = if is_nonzero(args.at(2)) { Checksums::Ignored } else { Checksums::Checked };
     reply.ok();
     Ok(Flow::Done)
 }

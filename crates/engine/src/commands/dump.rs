@@ -181,7 +181,8 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
         return Err(Error::text("BUSYKEY Target key name already exists."));
     }
     let deadline = options.deadline(args.int(2)?, now)?;
-    let content = unseal(args.at(3)).ok_or(Error::text("ERR DUMP payload version or checksum are wrong"))?;
+    let content = unseal(args.at(3), ctx.shard.checksums)
+        .ok_or(Error::text("ERR DUMP payload version or checksum are wrong"))?;
     let mut reader = Reader::new(content);
     let portable = reader.value().map_err(|_| Error::text("ERR Bad data format"))?;
     let value = value_of(portable, &ctx.shard.settings.compact);
