@@ -1,5 +1,6 @@
 //! CLIENT: the records of its subcommands, and those that are about who a connection is.
 
+use super::client_help::show_help;
 use super::client_kill::{check_kill, check_unblock, kill, merge_kill, unblock};
 use super::client_list::{check_filters, decide, info, list};
 use super::client_modes::{capa, get_redir, no_evict, no_touch, reply_mode, tracking_info};
@@ -206,11 +207,6 @@ const KILL: Command = Command {
         | [NOT-DB not-db] @9.0.0 | [NOT-CAPA not-capa] @9.0.0 | [NOT-IP not-ip] @9.0.0) ... #new-format) #filter",
     ..of_connection("kill", -3, Plan::Container, "Terminates open connections.")
 };
-
-fn show_help(_: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
-    help::write_records("client", reply);
-    Ok(())
-}
 
 fn id(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
     reply.int(ctx.client.id as i64);

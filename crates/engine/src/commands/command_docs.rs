@@ -66,20 +66,6 @@ fn is_mark(word: &str) -> bool {
     word.starts_with(['#', '@', '!', '^'])
 }
 
-/// A usage line as people see it.
-pub(super) fn usage(syntax: &str) -> String {
-    syntax.split_whitespace().map(|word| (word, word.trim_end_matches([']', ')']))).fold(
-        String::new(),
-        |mut line, (word, bare)| {
-            let shown = if is_mark(word) { &word[bare.len()..] } else { word };
-            let glued = line.is_empty() || is_mark(word);
-            line.push_str(if glued { "" } else { " " });
-            line.push_str(shown);
-            line
-        },
-    )
-}
-
 /// Writes name and documentation of a command.
 pub(super) fn write(name: &str, command: &Command, reply: &mut Reply) {
     reply.bulk(name.as_bytes());
@@ -334,7 +320,6 @@ mod tests {
     #[test]
     fn marks_are_for_programs() {
         let line = "key [EX seconds @2.0 | NX @1.0] #how @1.0 (a | b !3.0) #which [TYPE (C | D)] #kind";
-        assert_eq!(usage(line), "key [EX seconds | NX] (a | b) [TYPE (C | D)]");
         let arguments = parse(line);
         let label = |argument: &Argument| argument.label.clone().unwrap_or_default();
         assert_eq!(arguments.iter().map(label).collect::<Vec<_>>(), ["", "how", "which", "kind"]);

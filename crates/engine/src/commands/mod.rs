@@ -6,6 +6,7 @@ mod bitmap;
 mod bitop;
 mod client;
 mod client_filter;
+mod client_help;
 mod client_kill;
 mod client_list;
 mod client_modes;
