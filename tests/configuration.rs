@@ -220,6 +220,11 @@ const MISTAKES: &[(&[&str], &str, &str)] = &[
     ),
     (
         &["-"],
+        "replicaof 192.0.2.1 6379\n",
+        "corelane: -, line 1: replicaof: this server is no replica of another\n",
+    ),
+    (
+        &["-"],
         "rename-command GET\n",
         "corelane: -, line 1: rename-command takes a command and its new name, or \"\"\n",
     ),
@@ -253,8 +258,12 @@ fn what_makes_no_sense_is_said_in_a_sentence_with_code_2() {
         return;
     }
     let check = |args: &[&str], input: &str| run(&[args, &["--check-config"]].concat(), input);
-    let (code, out, error) = check(&["-", "--maxclients", "5"], "timeout 5\nhash-max-ziplist-entries 100\n");
+    let (code, out, error) =
+        check(&["-", "--maxclients", "5"], "timeout 5\nreplicaof no one\nhash-max-ziplist-entries 100\n");
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "the configuration makes sense\n", ""));
+    let (code, _, error) = check(&["--cpus", "8190"], "");
+    let sentence = "corelane: --cpus names cpu 8190, which this process may not use: choose from ";
+    assert!(code == Some(2) && error.starts_with(sentence), "{error}");
     for (args, input, sentence) in MISTAKES {
         let (code, _, error) = check(args, input);
         assert_eq!((code, error.as_str()), (Some(2), *sentence), "{args:?} {input:?}");
@@ -334,6 +343,17 @@ fn the_log_has_levels_and_a_file() {
 }
 
 #[test]
+fn nobody_but_corelane_speaks_in_the_log() {
+    if server::stand_in() {
+        return;
+    }
+    let (server, _) = with_file(2, "loglevel debug\n");
+    server.client().check("PING", "+PONG\r\n");
+    let log = server.log();
+    assert!(log.contains("ready to accept connections") && !log.contains("executor id"), "{log}");
+}
+
+#[test]
 fn logfile_is_where_it_is_logged_to() {
     if server::stand_in() {
         return;
@@ -351,6 +371,13 @@ fn logfile_is_where_it_is_logged_to() {
     child.wait().expect("it ends");
     assert!(ready.is_some());
     assert_eq!(fs::read_to_string(dir.join("stdout")).expect("a file"), "");
+    // What keeps it from starting stands there, too.
+    let path = file.display().to_string();
+    let (code, out, error) = run(&["--cpus", "8190", "--logfile", &path], "");
+    let sentence = "--cpus names cpu 8190, which this process may not use";
+    assert!(code == Some(1) && out.is_empty() && error.contains(sentence), "{error}");
+    let log = fs::read_to_string(&file).expect("the log");
+    assert!(log.lines().any(|line| line.contains("ERROR") && line.contains(sentence)), "{log}");
     fs::remove_dir_all(dir).expect("the directory made above");
     let (code, _, error) = run(&["--port", "0", "--logfile", "/no/such/directory/log"], "");
     assert_eq!(code, Some(1));

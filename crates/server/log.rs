@@ -1,26 +1,31 @@
-//! The log: Redis's levels on top of `tracing`, to the standard output or to a file.
+//! The log: Redis's levels on top of `tracing`, to the standard output or to a file. What the libraries below us say of themselves
+//! is for their authors: only their warnings get through.
 
 use std::fs::File;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use corelane_engine::config::Config;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Registry, reload};
 
+/// What the names of all our crates begin with.
+const OURS: &str = "corelane";
+
 /// Changes the level of the log.
-static LEVEL: OnceLock<reload::Handle<LevelFilter, Registry>> = OnceLock::new();
+static LEVEL: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// What Redis calls `notice` is tracing's `info`, `verbose` its `debug`, and `debug` its `trace`.
-fn filter(level: &str) -> LevelFilter {
-    match level {
+fn filter(level: &str) -> Targets {
+    let level = match level {
         "debug" => LevelFilter::TRACE,
         "verbose" => LevelFilter::DEBUG,
         "warning" => LevelFilter::WARN,
         "nothing" => LevelFilter::OFF,
         _ => LevelFilter::INFO,
-    }
+    };
+    Targets::new().with_target(OURS, level).with_default(level.min(LevelFilter::WARN))
 }
 
 /// Starts the log of this process; an empty `path` is the standard output.
@@ -62,5 +67,37 @@ fn set_level(level: &str) {
         && let Err(error) = handle.modify(|current| *current = filter(level))
     {
         tracing::warn!("cannot change the log level to {level}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn levels_are_for_what_we_say_and_libraries_only_warn() {
+        for (name, ours, theirs) in [
+            ("debug", Some(Level::TRACE), Some(Level::WARN)),
+            ("verbose", Some(Level::DEBUG), Some(Level::WARN)),
+            ("notice", Some(Level::INFO), Some(Level::WARN)),
+            ("warning", Some(Level::WARN), Some(Level::WARN)),
+            ("nothing", None, None),
+        ] {
+            let filter = filter(name);
+            for level in [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE] {
+                let passes = |most: Option<Level>| most.is_some_and(|most| level <= most);
+                assert_eq!(
+                    filter.would_enable("corelane_runtime::host", &level),
+                    passes(ours),
+                    "{name} {level}"
+                );
+                assert_eq!(
+                    filter.would_enable("glommio::executor", &level),
+                    passes(theirs),
+                    "{name} {level}"
+                );
+            }
+        }
     }
 }

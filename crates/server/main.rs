@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use corelane_engine::Hooks;
 use corelane_runtime::host::Host;
 use corelane_runtime::options::ServerOptions;
+use corelane_runtime::topology::{Machine, place};
 
 use flags::Invocation;
 use tools::TOOLS;
@@ -53,14 +54,34 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     if invocation.check_only {
-        println!("the configuration makes sense");
-        return ExitCode::SUCCESS;
+        return check(invocation);
     }
+    let to_a_file = !invocation.config.value("logfile").is_empty();
     match run(invocation) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("corelane: {error:#}");
+            if to_a_file {
+                tracing::error!("{error:#}");
+            }
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether what makes sense in itself does so on this machine: its CPUs are asked for, nothing else is touched.
+fn check(invocation: Invocation) -> ExitCode {
+    let options = ServerOptions::from_config(invocation.config);
+    let layout = Machine::here()
+        .and_then(|machine| place(options.cpus.as_deref(), options.shards, options.placement, &machine));
+    match layout {
+        Ok(_) => {
+            println!("the configuration makes sense");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("corelane: {error}");
+            ExitCode::from(USAGE)
         }
     }
 }

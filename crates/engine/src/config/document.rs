@@ -19,7 +19,8 @@ the command line goes before the file. In a file, `#` begins a comment line, val
 (`include /etc/corelane.d/*.conf`) all files that there are of it, in the order of their names. `-` in place of the file is the standard input. The last
 line of a directive counts, but lines of `save` add up, and `client-output-buffer-limit` changes the classes that it names. An
 unknown directive is an error. `rename-command NAME NEW` gives a command another name, `rename-command NAME \"\"` forbids it.
-`--check-config` looks whether a configuration makes sense: exit code 0, or 2 and a sentence. `CONFIG GET` and `CONFIG SET` read and change
+`--check-config` looks whether a configuration makes sense, and whether this machine has the CPUs for it: exit code 0, or 2 and a
+sentence. Values are text in UTF-8, passwords too: others are refused. `CONFIG GET` and `CONFIG SET` read and change
 directives while the server runs, on all shards or on none; `CONFIG REWRITE` writes them into the file.
 
 Amounts of memory are bytes, or have a unit: `1k` is 1000 bytes and `1kb` 1024, likewise `m`, `mb`, `g`, `gb`.
@@ -37,7 +38,7 @@ pub fn document() -> String {
     section(&mut text, "In force", "", |directive| !directive.idle && !directive.ours);
     section(&mut text, "Of corelane alone", "", |directive| directive.ours);
     let without = "Redis or Valkey know these. They can be set and read, so that files and tools for those work here; they change nothing, \
-                   and the server says so in one warning. `appendonly yes` and `cluster-enabled yes` are refused.\n\n";
+                   and the server says so in one warning. `appendonly yes`, `cluster-enabled yes` and `replicaof` with a server are refused.\n\n";
     section(&mut text, "Without effect here", without, |directive| directive.idle);
     text.push_str("\n## Other names\n\n| name | stands for |\n|---|---|\n");
     for directive in DIRECTIVES {

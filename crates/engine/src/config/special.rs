@@ -120,6 +120,12 @@ pub(super) fn title_template(text: &str) -> Result<String, String> {
     valid.then(|| text.to_owned()).ok_or_else(|| complaint.to_owned())
 }
 
+/// Nobody, since nothing is copied from others: who is told to follow another server must not serve data of its own instead.
+pub(super) fn no_primary(text: &str) -> Result<String, String> {
+    let nobody = text.is_empty() || text.eq_ignore_ascii_case("no one");
+    nobody.then(String::new).ok_or_else(|| "this server is no replica of another".to_owned())
+}
+
 /// Never a port, since there is no RDMA.
 pub(super) fn rdma_port(text: &str) -> Result<String, String> {
     let value = super::value::parse(Kind::Int { min: 0, max: 65_535 }, text)?;

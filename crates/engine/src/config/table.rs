@@ -219,7 +219,7 @@ pub(super) static DIRECTIVES: &[Directive] = &[
     Directive::new("replica-priority", Int { min: 0, max: 2_147_483_647 }, "100").idle(),
     Directive::new("replica-read-only", Bool, "yes").idle(),
     Directive::new("replica-serve-stale-data", Bool, "yes").idle(),
-    Directive::new("replicaof", Text, "").fixed().idle(),
+    Directive::new("replicaof", Special(special::no_primary), "").fixed().idle(),
     Directive::new("requirepass", Text, "").secret(),
     Directive::new("save", Special(special::save_points), "").idle(),
     Directive::new("server-cpulist", Text, "").fixed().idle(),
