@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::events::EventClasses;
 use crate::modes::Modes;
 use crate::session::Client;
+use crate::values::ListSize;
 
 /// Settings of the engine, with Redis's names and defaults where Redis has them.
 #[derive(Clone, Debug)]
@@ -94,8 +95,8 @@ pub struct CompactLimits {
     pub hash_entries: usize,
     /// Its longest field or value (`hash-max-listpack-value`).
     pub hash_value: usize,
-    /// Elements of a piece of a list where positive; where negative, its bytes: 4, 8, 16, 32, 64 KiB (`list-max-listpack-size`).
-    pub list_size: i64,
+    /// Pieces of a list.
+    pub list_size: ListSize,
     /// Members of a set of integers (`set-max-intset-entries`).
     pub set_ints: usize,
     /// Members of a set (`set-max-listpack-entries`).
@@ -115,7 +116,7 @@ impl Default for CompactLimits {
         Self {
             hash_entries: 512,
             hash_value: 64,
-            list_size: -2,
+            list_size: ListSize::from(-2),
             set_ints: 512,
             set_entries: 128,
             set_value: 64,

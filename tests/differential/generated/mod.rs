@@ -60,6 +60,8 @@ const FORMS: [&str; 2] = [
     "CONFIG SET hash-max-listpack-entries 4 list-max-listpack-size 4 set-max-intset-entries 4 \
         set-max-listpack-entries 5 zset-max-listpack-entries 4",
 ];
+/// From which length on an element of a long list gets a piece of its own: the usual one, and one that `hello` has.
+const ALONE: [&str; 2] = ["DEBUG QUICKLIST-PACKED-THRESHOLD 0", "DEBUG QUICKLIST-PACKED-THRESHOLD 5"];
 /// What is asked of every key in the end.
 const QUESTIONS: &[&str] = &[
     "TYPE @",
@@ -189,7 +191,7 @@ impl Recipe {
     /// Filling, running and looking, each sent in its own way.
     fn phases(&self) -> [(Pace, Vec<Step>); 3] {
         let steps = |commands: Vec<Command>| commands.into_iter().map(|command| (1, command)).collect();
-        let mut fill: Vec<Command> = vec![words::parse(FORMS[self.forms])];
+        let mut fill: Vec<Command> = vec![words::parse(FORMS[self.forms]), words::parse(ALONE[self.forms])];
         fill.extend(FILL.iter().map(|line| words::parse(line)));
         let mut run = self.commands.clone();
         if self.in_transaction {

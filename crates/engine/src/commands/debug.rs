@@ -6,6 +6,7 @@ use super::object::encoding_name;
 use super::{debug_tables, help};
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan, Scope};
+use crate::config::bytes;
 use crate::ctx::{Ctx, HostRequest, PartResult, Payload, SessionCtx};
 use crate::digest::{DatasetDigest, Digest, value_digest};
 use crate::errors::{Error, echoed};
@@ -26,6 +27,8 @@ const PROTOCOL_DOUBLE: f64 = 3.141;
 const DIGESTED_PER_STEP: usize = 256;
 /// Keys that one step of DEBUG POPULATE makes or leaves to other shards.
 const POPULATED_PER_STEP: u64 = 1024;
+/// The largest argument of DEBUG QUICKLIST-PACKED-THRESHOLD.
+const THRESHOLD_MAX: usize = (4 << 30) - (1 << 20);
 /// Longer names of keys are cut to this by DEBUG POPULATE, as in Valkey.
 const POPULATED_KEY_MAX: usize = 127;
 
@@ -82,6 +85,15 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         hidden("protocol", 3, Plan::Session(protocol)),
         Command {
             scope: Scope::Nothing,
+            check: Some(check_threshold),
+            ..hidden(
+                "quicklist-packed-threshold",
+                3,
+                Plan::EachShard { part: set_threshold, merge: Merge::AllOk },
+            )
+        },
+        Command {
+            scope: Scope::Nothing,
             ..hidden("set-active-expire", 3, Plan::EachShard { part: set_active_expire, merge: Merge::AllOk })
         },
         Command {
@@ -124,6 +136,9 @@ const HELP: &[&str] = &[
     "    Reply with a test value of the specified type. <type> can be: string,",
     "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
     "    true, false.",
+    "QUICKLIST-PACKED-THRESHOLD <size>",
+    "    Sets the threshold for elements to be inserted as plain vs packed nodes.",
+    "    Allows values up to 4GB. Setting to 0 restores to default.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 disables expiring keys in background when they are not",
     "    accessed (otherwise the behavior). Setting it to 1 reenables back the",
@@ -262,6 +277,24 @@ fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         text.push_str(&format!(" lfu_freq:{frequency} lfu_access_time_minutes:{}", access.minutes()));
     }
     reply.simple(&text);
+    Ok(Flow::Done)
+}
+
+/// From which length on an element of a long list gets a piece of its own.
+fn threshold(args: Args<'_>) -> Result<usize, Error> {
+    let text = std::str::from_utf8(args.at(2)).ok();
+    let size = text.and_then(bytes).and_then(|size| usize::try_from(size).ok());
+    size.filter(|size| *size <= THRESHOLD_MAX)
+        .ok_or(Error::text("ERR argument must be a memory value bigger than 1 and smaller than 4gb"))
+}
+
+fn check_threshold(args: Args<'_>, _: &Settings) -> Result<(), Error> {
+    threshold(args).map(drop)
+}
+
+fn set_threshold(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    ctx.shard.settings.compact.list_size.alone_bytes_min = threshold(args)?;
+    reply.ok();
     Ok(Flow::Done)
 }
 

@@ -9,7 +9,7 @@ use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::typed::Missing;
-use crate::values::{Element, List, Place, Side};
+use crate::values::{Element, List, ListSize, Place, Side};
 use corelane_resp::Reply;
 
 const PUSH_COMPLEXITY: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with \
@@ -219,7 +219,14 @@ fn rpushx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 }
 
 /// Removes up to `count` elements from an end and writes them, the outermost first; without `array` only one, by itself.
-pub(super) fn pop_some(list: &mut List, side: Side, count: usize, size: i64, array: bool, reply: &mut Reply) {
+pub(super) fn pop_some(
+    list: &mut List,
+    side: Side,
+    count: usize,
+    size: ListSize,
+    array: bool,
+    reply: &mut Reply,
+) {
     let view = list.as_ref();
     let count = count.min(view.len());
     if array {

@@ -29,7 +29,7 @@ fn compact(config: &Config) -> CompactLimits {
     CompactLimits {
         hash_entries: size(config, "hash-max-listpack-entries"),
         hash_value: size(config, "hash-max-listpack-value"),
-        list_size: config.number("list-max-listpack-size"),
+        list_size: config.number("list-max-listpack-size").into(),
         set_ints: size(config, "set-max-intset-entries"),
         set_entries: size(config, "set-max-listpack-entries"),
         set_value: size(config, "set-max-listpack-value"),
@@ -74,7 +74,10 @@ impl Settings {
         self.lfu_log_factor = config.number("lfu-log-factor") as u32;
         self.lfu_decay_time_minutes = config.number("lfu-decay-time") as u32;
         self.observation = observation(&config);
-        self.compact = CompactLimits { seed: self.compact.seed, ..compact(&config) };
+        // No directives have these.
+        let (seed, alone_bytes_min) = (self.compact.seed, self.compact.list_size.alone_bytes_min);
+        self.compact = CompactLimits { seed, ..compact(&config) };
+        self.compact.list_size.alone_bytes_min = alone_bytes_min;
         self.hll_sparse_max_bytes = size(&config, "hll-sparse-max-bytes");
         self.password = Password(config.value("requirepass").as_bytes().into());
         self.protected_mode = config.is_on("protected-mode");

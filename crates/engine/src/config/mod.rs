@@ -14,6 +14,7 @@ mod value;
 use crate::session::Client;
 pub use document::document;
 use table::DIRECTIVES;
+pub(crate) use value::bytes;
 
 /// What values a directive takes.
 #[derive(Clone, Copy, Debug)]

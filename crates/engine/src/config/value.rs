@@ -15,7 +15,7 @@ const UNITS: [(&str, i64); 8] = [
 ];
 
 /// An amount of memory in bytes, as redis.conf writes it. No digits are 0.
-pub(super) fn bytes(text: &str) -> Option<i64> {
+pub(crate) fn bytes(text: &str) -> Option<i64> {
     let lower = text.to_ascii_lowercase();
     let (digits, size) = UNITS.iter().find_map(|(unit, size)| Some((lower.strip_suffix(unit)?, size)))?;
     if digits.is_empty() {

@@ -17,33 +17,60 @@ const SAFE_BYTES_MAX: usize = 8192;
 /// What Valkey adds to an element's length when it asks whether there is room for it.
 pub(super) const OVERHEAD_GUESS: usize = 8;
 
+/// How large the pieces of a long list may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListSize {
+    /// Where positive, elements; where negative, bytes: 4, 8, 16, 32, 64 KiB (`list-max-listpack-size`).
+    pub max: i64,
+    /// Bytes from which on an element gets a piece of its own; 0: where it is larger than a piece may be
+    /// (`DEBUG QUICKLIST-PACKED-THRESHOLD`).
+    pub alone_bytes_min: usize,
+}
+
+impl From<i64> for ListSize {
+    fn from(max: i64) -> Self {
+        Self { max, alone_bytes_min: 0 }
+    }
+}
+
 /// What `list-max-listpack-size` says.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Limit {
+pub(super) enum Bound {
     Bytes(usize),
     Elements(usize),
 }
 
+/// A [`ListSize`] made ready for use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    bound: Bound,
+    alone_bytes_min: usize,
+}
+
 impl Limit {
-    pub(super) fn of(size: i64) -> Self {
-        match size {
-            0.. => Self::Elements(size.max(1) as usize),
-            _ => Self::Bytes(4096 << (size.unsigned_abs() - 1).min(4)),
-        }
+    pub(super) fn of(ListSize { max, alone_bytes_min }: ListSize) -> Self {
+        let bound = match max {
+            0.. => Bound::Elements(max.max(1) as usize),
+            _ => Bound::Bytes(4096 << (max.unsigned_abs() - 1).min(4)),
+        };
+        Self { bound, alone_bytes_min }
     }
 
     pub(super) const fn is_exceeded(self, bytes: usize, elements: usize) -> bool {
-        match self {
-            Self::Bytes(max) => bytes > max,
-            Self::Elements(max) => bytes > SAFE_BYTES_MAX || elements > max,
+        match self.bound {
+            Bound::Bytes(max) => bytes > max,
+            Bound::Elements(max) => bytes > SAFE_BYTES_MAX || elements > max,
         }
     }
 
     /// Whether an element gets a pack of its own.
     pub(super) const fn is_large(self, bytes: usize) -> bool {
-        match self {
-            Self::Bytes(max) => bytes > max,
-            Self::Elements(_) => bytes > SAFE_BYTES_MAX,
+        if self.alone_bytes_min != 0 {
+            return bytes >= self.alone_bytes_min;
+        }
+        match self.bound {
+            Bound::Bytes(max) => bytes > max,
+            Bound::Elements(_) => bytes > SAFE_BYTES_MAX,
         }
     }
 }
@@ -177,9 +204,9 @@ impl Chunks {
             return;
         }
         let (size, len) = (self.chunks[0].size(), self.len);
-        self.quick = match limit {
-            Limit::Bytes(max) => size > max / 2,
-            Limit::Elements(max) => len > max / 2,
+        self.quick = match limit.bound {
+            Bound::Bytes(max) => size > max / 2,
+            Bound::Elements(max) => len > max / 2,
         };
     }
 

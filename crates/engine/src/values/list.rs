@@ -4,7 +4,7 @@
 //! either is a question of its own: `list-max-listpack-size` decides it from the size that the list would have in Valkey.
 
 use super::chunk::Chunk;
-use super::chunks::{Chunks, Limit, listpack_len, listpack_size};
+use super::chunks::{Chunks, Limit, ListSize, listpack_len, listpack_size};
 use super::element::Element;
 use super::pack::{Pack, PackRef};
 
@@ -97,10 +97,10 @@ impl List {
         true
     }
 
-    /// To be called before elements are added, of so many bytes together; `size` is `list-max-listpack-size`. The list becomes a
+    /// To be called before elements are added, of so many bytes together; `size` is that of its pieces. The list becomes a
     /// quicklist where its listpack would grow too large.
     #[inline]
-    pub fn prepare(&mut self, size: i64, more_bytes: usize, more: usize) {
+    pub fn prepare(&mut self, size: ListSize, more_bytes: usize, more: usize) {
         let limit = Limit::of(size);
         match self {
             Self::Chunks(chunks) => chunks.prepare(limit, more_bytes, more),
@@ -132,7 +132,7 @@ impl List {
 
     /// Adds an element at an end, for which [`Self::prepare`] was called.
     #[inline]
-    pub fn push(&mut self, side: Side, text: &[u8], size: i64) {
+    pub fn push(&mut self, side: Side, text: &[u8], size: ListSize) {
         match (self, side) {
             (Self::Pack(pack), Side::Left) => pack.push_front(Element::of(text)),
             (Self::Pack(pack), Side::Right) => pack.push_back(Element::of(text)),
@@ -141,7 +141,7 @@ impl List {
     }
 
     /// Adds an element before or behind another one; [`Self::prepare`] was called before that was looked for.
-    pub fn insert(&mut self, place: Place, side: Side, text: &[u8], size: i64) {
+    pub fn insert(&mut self, place: Place, side: Side, text: &[u8], size: ListSize) {
         match self {
             Self::Pack(pack) => {
                 let at = if side == Side::Left { place.at } else { pack.as_ref().end_of(place.at) };
@@ -152,7 +152,7 @@ impl List {
     }
 
     /// Puts another element in the place of one.
-    pub fn replace(&mut self, place: Place, text: &[u8], size: i64) {
+    pub fn replace(&mut self, place: Place, text: &[u8], size: ListSize) {
         match self {
             Self::Pack(pack) => pack.replace(place.at, Element::of(text)),
             Self::Chunks(chunks) => chunks.replace(place, text, Limit::of(size)),
@@ -186,7 +186,7 @@ impl List {
     }
 
     /// A list of these elements, in the form of one that was a quicklist while they were added one after the other.
-    pub fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>, size: i64) -> Self {
+    pub fn gather<'a>(texts: impl Iterator<Item = &'a [u8]>, size: ListSize) -> Self {
         let mut gathering = Gathering::new(size);
         texts.for_each(|text| gathering.push(text));
         gathering.finish()
@@ -194,7 +194,7 @@ impl List {
 
     /// To be called after elements were removed or replaced: a quicklist that has become short is a listpack again.
     #[inline]
-    pub fn shrink(&mut self, size: i64) {
+    pub fn shrink(&mut self, size: ListSize) {
         if let Self::Chunks(chunks) = self {
             chunks.shrink(Limit::of(size));
             if let Some(pack) = chunks.take_short(PACK_BYTES_MAX / 2) {
@@ -212,8 +212,8 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// Without elements yet. `size` is `list-max-listpack-size`.
-    pub fn new(size: i64) -> Self {
+    /// Without elements yet. `size` is that of its pieces.
+    pub fn new(size: ListSize) -> Self {
         Self { chunks: Chunks::quick(), limit: Limit::of(size) }
     }
 
@@ -379,9 +379,11 @@ mod tests {
     proptest! {
         #[test]
         fn behaves_like_a_vector(
-            size in prop_oneof![-5..4i64, Just(100i64)],
+            max in prop_oneof![-5..4i64, Just(100i64)],
+            alone_bytes_min in prop_oneof![Just(0), Just(0), Just(1), 20..2000usize, Just(1 << 30)],
             ops in prop::collection::vec((0..9u8, any::<prop::sample::Index>(), element()), 0..80),
         ) {
+            let size = ListSize { max, alone_bytes_min };
             let (mut list, mut model) = (List::default(), Vec::<Vec<u8>>::new());
             for (op, place, text) in ops {
                 let idx = place.index(model.len() + 1);

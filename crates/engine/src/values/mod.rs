@@ -24,7 +24,7 @@ mod tally;
 
 pub use blob::Blob;
 pub use chunk::Chunk;
-pub use chunks::Chunks;
+pub use chunks::{Chunks, ListSize};
 pub use element::{Element, decimal};
 pub use fields::Fields;
 pub use hash::{Hash, HashRef};
