@@ -187,7 +187,7 @@ impl Add {
 enum Applied {
     /// Nothing: an option kept it from being changed.
     Refused,
-    /// It had this score already.
+    /// It had this score already, or one equal to it: -0 and 0 are.
     Same(f64),
     Added(f64),
     Changed(f64),
@@ -198,7 +198,7 @@ impl Applied {
     fn of(old: Option<f64>, new: f64) -> Self {
         match old {
             None => Self::Added(new),
-            Some(old) if old == new => Self::Same(old),
+            Some(old) if old == new => Self::Same(new),
             Some(_) => Self::Changed(new),
         }
     }
