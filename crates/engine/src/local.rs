@@ -148,6 +148,15 @@ impl Node {
         self.pump(now);
     }
 
+    /// Takes out the tasks that wait for intents: they have not run, and never will. All that is to be touched of a node that
+    /// is torn.
+    pub fn take_tasks(&mut self) -> Vec<Task> {
+        let waiters = self.participant.waiters.extract_if(|_, waiter| matches!(waiter, Waiter::Task { .. }));
+        waiters
+            .filter_map(|(_, waiter)| if let Waiter::Task { task, .. } = waiter { Some(task) } else { None })
+            .collect()
+    }
+
     pub(crate) fn run_task(&mut self, db: usize, task: Task, now: Millis) {
         self.core.current = Some("a closure of the embedding program");
         self.core.shard.keyspace.no_touch = false;

@@ -169,10 +169,15 @@ impl ShardLoop {
     pub(crate) async fn run(mut self) -> Result<(), LoopError> {
         let (me, tenancy) = (self.mesh.me(), self.tenancy);
         let outcome = panics::guarded(self.serve()).await;
-        match outcome.unwrap_or_else(|| Err(panicked(me, tenancy, None))) {
+        let mut outcome = outcome.unwrap_or_else(|| Err(panicked(me, tenancy, None)));
+        if outcome.is_ok() {
+            let ended = panics::guarded(async { self.say_farewell() }).await;
+            outcome = ended.unwrap_or_else(|| Err(panicked(me, tenancy, None)));
+        }
+        match outcome {
             Ok(()) => {
-                let outcome = panics::guarded(self.finish()).await;
-                outcome.unwrap_or_else(|| Err(panicked(me, tenancy, None)))
+                let freed = panics::guarded(self.finish()).await;
+                freed.unwrap_or_else(|| Err(panicked(me, tenancy, None)))
             }
             Err(LoopError::Panic(what)) => {
                 self.fail().await;
@@ -207,9 +212,11 @@ impl ShardLoop {
     /// The end after a panic. Connections are closed and visitors told; the engine's memory stays, since what is torn cannot
     /// be freed.
     async fn fail(self) {
-        let Self { mut net, node, mesh, visits, parker, .. } = self;
+        let Self { mut net, mut node, mesh, visits, parker, .. } = self;
         mesh.fail();
         drop(visits);
+        // Whoever waits for one of them is told by its drop.
+        drop(node.take_tasks());
         net.hang_up(&mesh);
         if !matches!(net.release(RELEASE_MAX), Ok(true)) {
             std::mem::forget(net);
@@ -368,7 +375,7 @@ impl ShardLoop {
     }
 
     /// Stops accepting and reading, sends what is owed, and stays at the others' service until they have done the same.
-    async fn finish(mut self) -> Result<(), LoopError> {
+    fn say_farewell(&mut self) -> Result<(), LoopError> {
         let began = Instant::now();
         self.net.stop_accepting();
         self.mesh.close_gate();
@@ -383,9 +390,16 @@ impl ShardLoop {
             if self.guarded_turn()? == Pace::Idle {
                 self.net.wait_for(FAREWELL_STEP)?;
             }
+            // Looks for news, too: a shard that fails now answers nobody.
+            self.mesh.stop_requested();
         }
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         self.net.close_all(&mut turn);
+        Ok(())
+    }
+
+    /// Frees what it has, in so far as the kernel has let go of it.
+    async fn finish(mut self) -> Result<(), LoopError> {
         if !self.net.release(RELEASE_MAX)? {
             // The kernel may still write to this memory and into the sessions' values: it stays until the process ends.
             std::mem::forget((self.net, self.node));
