@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::client::{Client, Outcome};
@@ -136,6 +138,36 @@ fn a_pause_holds_writes_on_all_shards_and_keeps_their_order() {
             }
         }
         reader.check("DBSIZE", &format!(":{}\r\n", 2 * writers.len()));
+    }
+}
+
+#[test]
+fn who_goes_during_a_pause_has_left_nothing_to_do() {
+    for shards in SHARD_COUNTS {
+        let server = Server::ours(shards);
+        let mut admin = server.client();
+        admin.check("CLIENT PAUSE 60000 WRITE", "+OK\r\n");
+        for half in [false, true] {
+            for requests in [
+                "SET w1 1\r\nSET w2 1\r\n",
+                "GET w1\r\nMSET w1 1 w2 1\r\nPING\r\n",
+                "PUBLISH x y\r\nSET w1 1\r\n",
+            ] {
+                let mut gone = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+                gone.write_all(requests.as_bytes()).expect("the server reads");
+                let held = server::poll(5000, || {
+                    (admin.run("CLIENT LIST FLAGS b").text().lines().count() == 1).then_some(())
+                });
+                assert!(held.is_some(), "{requests:?} is not held on {shards} shards");
+                gone.shutdown(if half { Shutdown::Write } else { Shutdown::Both }).expect("it is open");
+                let left = server::poll(5000, || {
+                    admin.run("INFO clients").text().contains("connected_clients:1\r\n").then_some(())
+                });
+                assert!(left.is_some(), "{requests:?} is still there on {shards} shards");
+            }
+        }
+        admin.check("CLIENT UNPAUSE", "+OK\r\n");
+        admin.check("MGET w1 w2", "*2\r\n$-1\r\n$-1\r\n");
     }
 }
 

@@ -9,6 +9,7 @@ mod common;
 
 mod blocking;
 mod configuration;
+mod counters;
 mod generated;
 mod geo;
 mod grammar;

@@ -230,8 +230,6 @@ flags! {
         FAST = 12, "fast";
         /// Allowed before authentication.
         NO_AUTH = 13, "no_auth";
-        /// May be propagated though it is not a write.
-        MAY_REPLICATE = 14, "may_replicate";
         /// Not allowed in MULTI.
         NO_MULTI = 15, "no_multi";
         /// Its keys depend on the arguments.
@@ -269,6 +267,11 @@ flags! {
         /// Which of these applies depends on the arguments.
         VARIABLE_FLAGS = 10, "variable_flags";
     }
+}
+
+impl Flags {
+    /// Concerns replicas though it is no write, and waits for the end of a pause of writes: COMMAND does not show it.
+    pub const MAY_REPLICATE: Self = Self(1 << 31);
 }
 
 impl KeyFlags {

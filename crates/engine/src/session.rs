@@ -412,6 +412,11 @@ impl Session {
             && self.client.close.is_none()
     }
 
+    /// Whether a command waits that nobody needs when the peer has gone: for keys, for replicas, or for the end of a pause.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.client.wait.is_some() || self.pause == PauseState::Paused
+    }
+
     fn wants_read(&self, output_backlog_max: usize) -> bool {
         self.client.close.is_none()
             && (self.input.len() < INPUT_BACKLOG_MAX || self.can_run(output_backlog_max) && !self.resuming)
@@ -429,7 +434,7 @@ impl Session {
             Some(CloseWhen::AfterOutput) if !settled => None,
             other => other,
         };
-        let waits = self.client.wait.is_some();
+        let waits = self.is_waiting();
         let owes = !settled || self.has_work() && !waits || self.resuming;
         IoState { output: &mut self.out, read: self.reading, close, owes, waits }
     }

@@ -233,7 +233,7 @@ fn decide_copy(decide: &mut Decide<'_>) -> Next {
 fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     if ctx.stage == TAKE {
         let key = ctx.key(args.at(SOURCE));
-        let copy = ctx.lookup(key).map(|entry| entry.clone_detached());
+        let copy = ctx.shard.keyspace.find_to_use(ctx.db, key, ctx.now).map(|entry| entry.clone_detached());
         ctx.payload = copy.map_or(Payload::None, Payload::Value);
     } else {
         let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);

@@ -154,7 +154,7 @@ fn set_deadlines(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: For
     let first = first_field(args, end, 1)?;
     let at = form.deadline_of_field(args.int(2)?, ctx.now)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
-    let (mut set, mut removed) = (false, false);
+    let (mut set, mut removed) = (false, 0);
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {
         reply.array(args.len() - first);
         for field in args.iter_from(first) {
@@ -169,16 +169,17 @@ fn set_deadlines(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: For
                 SET
             };
             set |= result == SET;
-            removed |= result == REMOVED;
+            removed += usize::from(result == REMOVED);
             reply.int(result);
         }
     })?;
+    ctx.shard.keyspace.count_expired_fields(removed);
     if set {
         tell(ctx, "hexpire", key, false);
     }
     match edited {
         None => write_missing(args, first, reply),
-        Some(edited) if removed => tell(ctx, "hexpired", key, edited.emptied),
+        Some(edited) if removed > 0 => tell(ctx, "hexpired", key, edited.emptied),
         Some(_) => {}
     }
     Ok(Flow::Done)

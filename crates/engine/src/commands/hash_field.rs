@@ -167,14 +167,10 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
     let deadline = options.deadline(args, ctx.now).map_err(|error| {
         // The key is looked up first.
-        match ctx.find(key).map(|entry| entry.hash().is_some()) {
-            None => ctx.notify(EventClasses::MISSED, "keymiss", key.bytes),
-            Some(false) => return Error::WrongType,
-            Some(true) => {}
-        }
-        error
+        let is_right = ctx.peek(key).is_none_or(|entry| entry.hash().is_some());
+        if is_right { error } else { Error::WrongType }
     })?;
-    let mut event = None;
+    let (mut event, mut expired) = (None, 0);
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {
         reply.array(args.len() - first);
         for field in args.iter_from(first) {
@@ -185,6 +181,7 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
             }
             if let Some(at) = deadline {
                 let removed = set_or_remove(hash, field, at, now, seed);
+                expired += usize::from(removed);
                 event = Some(if removed { "hexpired" } else { "hexpire" });
             } else if matches!(options.then, Then::Persist) && hash.as_ref().deadline(field).is_some() {
                 hash.set_deadline(field, None, seed);
@@ -192,6 +189,9 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
             }
         }
     })?;
+    ctx.shard.keyspace.count_expired_fields(expired);
+    let stats = &mut ctx.shard.stats;
+    *(if edited.is_some() { &mut stats.hits } else { &mut stats.misses }) += 1;
     match (edited, event) {
         (None, _) => {
             write_nulls(args, first, reply);
@@ -230,6 +230,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     }
     let deadline = options.deadline(args, now)?;
     let is_over = deadline.is_some_and(|at| at <= now);
+    let mut expired = 0;
     let edited = ctx.edit_hash(key, Missing::Create, |hash| {
         if !allows(hash.as_ref()) {
             return None;
@@ -238,6 +239,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
             let (field, value) = (args.at(idx), args.at(idx + 1));
             if is_over {
                 hash.remove(field);
+                expired += 1;
             } else if matches!(options.then, Then::Keep) {
                 hash.update(field, value, &limits);
             } else {
@@ -249,6 +251,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
         Some(())
     })?;
+    ctx.shard.keyspace.count_expired_fields(expired);
     let edited = edited.expect("it is created where it is missing");
     reply.int(edited.result.is_some().into());
     if edited.result.is_some() {

@@ -31,7 +31,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "pfcount",
         arity: -2,
-        flags: Flags::READONLY,
+        flags: Flags::READONLY.with(Flags::MAY_REPLICATE),
         keys: &[KeySpec {
             notes: Some(
                 "RW because it may change the internal representation of the key, and propagate to replicas",

@@ -92,7 +92,7 @@ pub(super) fn encoding_name(entry: &Entry) -> &'static str {
 
 fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let key = ctx.key(args.at(2));
-    match ctx.find(key) {
+    match ctx.peek_quietly(key) {
         Some(entry) => reply.bulk(encoding_name(&entry).as_bytes()),
         None => reply.null(),
     }
@@ -101,7 +101,7 @@ fn encoding(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
 
 fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (key, now) = (ctx.key(args.at(2)), ctx.now);
-    let Some(access) = ctx.find(key).map(|entry| entry.access()) else {
+    let Some(access) = ctx.peek_quietly(key).map(|entry| entry.access()) else {
         reply.null();
         return Ok(Flow::Done);
     };
@@ -115,7 +115,7 @@ fn freq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
 
 fn idle_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let (key, now) = (ctx.key(args.at(2)), ctx.now);
-    let Some(access) = ctx.find(key).map(|entry| entry.access()) else {
+    let Some(access) = ctx.peek_quietly(key).map(|entry| entry.access()) else {
         reply.null();
         return Ok(Flow::Done);
     };
@@ -129,7 +129,7 @@ fn idle_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flo
 
 fn refcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let key = ctx.key(args.at(2));
-    match ctx.find(key) {
+    match ctx.peek_quietly(key) {
         Some(_) => reply.int(1),
         None => reply.null(),
     }

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use corelane_resp::Reply;
 
 const LISTENING: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
-const SENDING: Flags = Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST);
+const SENDING: Flags =
+    Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::MAY_REPLICATE);
 
 const fn listening(name: &'static str, arity: i16, run: SessionHandler, summary: &'static str) -> Command {
     Command {

@@ -124,6 +124,18 @@ fn subscribers_may_do_little_in_resp2() {
 }
 
 #[test]
+fn reset_between_multi_and_exec_ends_subscriptions_and_the_transaction() {
+    for shards in SHARDS {
+        let mut bench = Bench::new(shards);
+        let [one, other] = hellos(&mut bench);
+        bench.say(one, "SUBSCRIBE a b\nPSUBSCRIBE *\nWATCH k\nMULTI\nSET k v");
+        assert_eq!(bench.say(one, "RESET\nPING\nGET k"), "+RESET\n+PONG\nnil", "{shards} shards");
+        assert_eq!(bench.say(other, "PUBLISH a x\nPUBSUB NUMPAT"), ":0\n:0");
+        assert_eq!(bench.say(one, "MULTI\nSET k v\nEXEC"), "+OK\n+QUEUED\n[+OK]");
+    }
+}
+
+#[test]
 fn a_muted_client_hears_what_it_listens_to() {
     for shards in SHARDS {
         let mut bench = Bench::new(shards);

@@ -115,7 +115,7 @@ pub struct Keyspace {
     pub access: AccessPolicy,
     /// Keys removed because their time had come.
     pub expired: u64,
-    /// Fields that had expired in databases that have been flushed.
+    /// Fields that had expired in databases that have been flushed, or were given a deadline in the past.
     expired_fields_before: u64,
     /// The command being run is no access to keys that are there (CLIENT NO-TOUCH).
     pub no_touch: bool,
@@ -210,7 +210,7 @@ impl Keyspace {
     /// removes the key.
     pub fn set(&mut self, db: usize, key: Key<'_>, value: NewValue<'_>, expiry: Option<Millis>, now: Millis) {
         if expiry.is_some_and(|at| at <= now) {
-            self.remove(db, key, now);
+            self.expire(db, key, now);
             return;
         }
         self.touch(db, key.bytes);
@@ -282,6 +282,13 @@ impl Keyspace {
         found
     }
 
+    /// Removes a key that was given a deadline in the past; true if it was there.
+    fn expire(&mut self, db: usize, key: Key<'_>, now: Millis) -> bool {
+        let removed = self.remove(db, key, now);
+        self.expired += u64::from(removed);
+        removed
+    }
+
     /// Removes a key and returns its value and deadline, if it was there and had not expired.
     pub fn take(&mut self, db: usize, key: Key<'_>, now: Millis) -> Option<Entry> {
         let entry = self.dbs[db].remove(key)?;
@@ -297,7 +304,7 @@ impl Keyspace {
     /// Gives a key a deadline or takes it away; false if the key is not there. A deadline that has passed removes it.
     pub fn set_expiry(&mut self, db: usize, key: Key<'_>, expiry: Option<Millis>, now: Millis) -> bool {
         if expiry.is_some_and(|at| at <= now) {
-            return self.remove(db, key, now);
+            return self.expire(db, key, now);
         }
         self.find(db, key, now).is_some() && self.change_expiry(db, key, expiry, now)
     }
@@ -311,7 +318,7 @@ impl Keyspace {
         now: Millis,
     ) -> bool {
         if expiry.is_some_and(|at| at <= now) {
-            return self.remove(db, key, now);
+            return self.expire(db, key, now);
         }
         self.find_to_change(db, key, now).is_some() && self.change_expiry(db, key, expiry, now)
     }
@@ -490,6 +497,11 @@ impl Keyspace {
                 tell(idx, key, what);
             }
         }
+    }
+
+    /// Counts fields that were removed because they were given a deadline in the past.
+    pub fn count_expired_fields(&mut self, count: usize) {
+        self.expired_fields_before += count as u64;
     }
 
     /// Fields of hashes that were removed since their time had come.

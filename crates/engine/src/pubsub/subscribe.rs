@@ -223,6 +223,8 @@ impl Core {
             if session.order.is_empty()
                 && let Some(kind) = left
             {
+                // What ends then is not a command of the transaction's.
+                session.client.discard_transaction(&mut self.shard);
                 change(&mut session.client, &mut self.shard, (kind, false, ""), std::iter::empty(), true);
                 session.client.subscriptions.iter_mut().for_each(|it| it.confirm_nothing());
                 session.in_transaction = true;
