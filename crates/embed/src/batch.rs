@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 
 use corelane_engine::{Calls, Route, ShardId};
 use corelane_resp::{Frame, Frames, Reply};
+use corelane_runtime::mesh::foreign::is_on_shard;
 use corelane_runtime::visit::Visit;
 
-use crate::block::{Wait, block_on, is_on_shard};
+use crate::block::{Wait, block_on};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::exchange::Exchange;
@@ -172,7 +173,7 @@ impl Batch {
     /// one.
     ///
     /// # Errors
-    /// [`Error::OnShard`] inside a closure of [`Cache::on_owner`].
+    /// [`Error::OnShard`] on the thread of a shard.
     pub fn wait(self) -> Result<Vec<Result<Frame, Error>>, Error> {
         if is_on_shard() {
             return Err(Error::OnShard);
@@ -199,7 +200,8 @@ impl fmt::Debug for Batch {
     }
 }
 
-/// The replies of a [`Batch`], to be awaited: one for each command, in their order.
+/// The replies of a [`Batch`], to be awaited: one for each command, in their order. Polled on the thread of a shard it is ready at
+/// once, with [`Error::OnShard`] for what is missing.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct BatchReplies {
     cache: Cache,
@@ -240,6 +242,10 @@ impl Future for BatchReplies {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             self.poll_phase(context);
+            // Nobody would be left to answer: what is missing is not waited for.
+            if is_on_shard() {
+                break;
+            }
             if !self.under_way.is_empty() {
                 return Poll::Pending;
             }
@@ -247,7 +253,10 @@ impl Future for BatchReplies {
                 break;
             }
         }
-        let missing = || Err(Error::Unexpected("nothing".to_owned()));
+        let missing = || match is_on_shard() {
+            true => Err(Error::OnShard),
+            false => Err(Error::Unexpected("nothing".to_owned())),
+        };
         let replies = std::mem::take(&mut self.replies);
         Poll::Ready(replies.into_iter().map(|reply| reply.unwrap_or_else(missing)).collect())
     }

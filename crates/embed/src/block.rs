@@ -103,8 +103,6 @@ thread_local! {
         (Arc::clone(&waiter), Waker::from(waiter))
     };
     static PATIENCE: Cell<Patience> = const { Cell::new(Patience::NEW) };
-    /// A shard's thread is running a closure of the host.
-    static ON_SHARD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Polls until it is ready; in between it looks for the wake for a moment, if that is likely to pay, and sleeps.
@@ -134,25 +132,6 @@ fn look_if_worth_it(waiter: &Waiter) {
         patience.note(waiter.look());
     }
     PATIENCE.set(patience);
-}
-
-/// Whether this thread is a shard's.
-pub(crate) fn is_on_shard() -> bool {
-    ON_SHARD.get()
-}
-
-/// Runs a closure of the host on a shard's thread.
-pub(crate) fn on_shard<R>(run: impl FnOnce() -> R) -> R {
-    /// Also after a panic, although the thread ends then.
-    struct Leave;
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            ON_SHARD.set(false);
-        }
-    }
-    ON_SHARD.set(true);
-    let _leave = Leave;
-    run()
 }
 
 #[cfg(test)]

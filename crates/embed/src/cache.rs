@@ -10,12 +10,12 @@ use bytes::Bytes;
 use corelane_engine::{Calls, Local, Route, Router, ShardId};
 use corelane_resp::{Frame, Reply};
 use corelane_runtime::listen::UnixFile;
+use corelane_runtime::mesh::foreign::is_on_shard;
 use corelane_runtime::mesh::oneshot::oneshot;
 use corelane_runtime::server::Server;
 use corelane_runtime::visit::{Doorway, Visit};
 
 use crate::batch::Batch;
-use crate::block::{is_on_shard, on_shard};
 use crate::call::{Call, Shape};
 use crate::error::{Error, StartError};
 use crate::exchange::Exchange;
@@ -104,7 +104,7 @@ impl Cache {
     pub fn stop(&self) -> Result<(), StartError> {
         self.shared.doorway.stop();
         if is_on_shard() {
-            // Not to be waited for here: the shards end when the closure has returned.
+            // Not to be waited for here: a shard ends when what it runs of the host has returned.
             return Ok(());
         }
         let mut running = self.shared.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,7 +260,8 @@ impl Cache {
     /// Runs a closure on the shard that owns `key`, with direct access to that shard's keys; returns what it returns.
     ///
     /// While it runs nothing else does on that shard: it is atomic, and should take microseconds. A panic in it fails the shard.
-    /// It must not wait for the cache ([`Error::OnShard`]).
+    /// It must not wait for the cache ([`Error::OnShard`]). When nobody wants its result any more that is dropped on the shard, where
+    /// the same holds but for panics: one in a drop is logged.
     ///
     /// ```
     /// # let cache = corelane_embed::Builder::new().shards(2).start()?;
@@ -281,8 +282,7 @@ impl Cache {
         F: FnOnce(&mut Local<'_>) -> R + Send + 'static,
     {
         let (answerer, answer) = oneshot();
-        let task = move |keys: &mut Local<'_>| match catch_unwind(AssertUnwindSafe(|| on_shard(|| run(keys))))
-        {
+        let task = move |keys: &mut Local<'_>| match catch_unwind(AssertUnwindSafe(|| run(keys))) {
             Ok(value) => answerer.send(Some(value)),
             Err(panic) => {
                 answerer.send(None);

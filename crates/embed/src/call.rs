@@ -6,8 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use corelane_resp::Reply;
+use corelane_runtime::mesh::foreign::is_on_shard;
 
-use crate::block::{Wait, block_on, is_on_shard};
+use crate::block::{Wait, block_on};
 use crate::error::Error;
 use crate::exchange::Exchange;
 
@@ -26,6 +27,10 @@ pub(crate) type Shape<A, T> = fn(A) -> Result<T, Error>;
 /// [`try_start`](Self::try_start) fails with [`Error::Full`].
 ///
 /// **Dropping** a call that has been sent does not call it back: the command runs, and its answer is thrown away.
+///
+/// **Wakers** are called on the shard's thread, which serves nobody meanwhile; executors usually do no more there than to make a note. One
+/// that polls at once instead gets what has come, and [`Error::OnShard`] for what would have to be waited for. A panic of a
+/// waker is logged.
 ///
 /// ```
 /// # let cache = corelane_embed::Builder::new().shards(2).start()?;
@@ -58,12 +63,8 @@ impl<T, A: Send> Call<T, A> {
     /// Sends it and blocks this thread until the answer is there.
     ///
     /// # Errors
-    /// The command's, or that the cache or its shard has ended. [`Error::OnShard`] inside a closure of
-    /// [`on_owner`](crate::Cache::on_owner).
+    /// The command's, or that the cache or its shard has ended. [`Error::OnShard`] on the thread of a shard.
     pub fn wait(mut self) -> Result<T, Error> {
-        if is_on_shard() {
-            return Err(Error::OnShard);
-        }
         block_on(Wait::Short, |context| self.poll_answer(context))
     }
 
@@ -92,6 +93,11 @@ impl<T, A: Send> Call<T, A> {
 
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<T, Error>> {
         match &mut self.state {
+            // Nobody would be left to answer: what has not come is not waited for.
+            State::UnderWay(exchange) if is_on_shard() => {
+                let answer = exchange.poll_sent(context);
+                Poll::Ready(answer.and_then(|answer| (self.shape)(answer)))
+            }
             State::UnderWay(exchange) => exchange.poll(context).map(|answer| (self.shape)(answer?)),
             State::Failed(error) => Poll::Ready(Err(error.take().unwrap_or(Error::Stopped))),
         }

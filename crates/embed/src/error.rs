@@ -37,9 +37,10 @@ pub enum Error {
     /// A shard that a command over several shards needs has failed. The command may have run on the others.
     #[error("a shard that this command needs has failed")]
     PeerFailed,
-    /// The call would wait inside a closure that a shard runs, for that or another shard: nobody would be left to answer. Use
-    /// what the closure is given.
-    #[error("a closure on a shard must not wait for the cache")]
+    /// The call would wait on the thread of a shard, for that or another shard: nobody would be left to answer. Such a thread
+    /// runs closures, which use what they are given, drops results that nobody wants any more, and calls wakers. A call that has
+    /// been started runs all the same.
+    #[error("what runs on a shard must not wait for the cache")]
     OnShard,
     /// The reply was none of those this method expects. Report it: it is a defect of this crate.
     #[error("unexpected reply: {0}")]

@@ -47,6 +47,17 @@ impl<A: Send> Exchange<A> {
         self.answer.poll(context).map(|answer| answer.ok_or_else(|| self.ended()))
     }
 
+    /// The answer, if it was sent and has come; [`Error::OnShard`] otherwise.
+    pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Result<A, Error> {
+        if self.visit.is_some() {
+            return Err(Error::OnShard);
+        }
+        match self.answer.poll(context) {
+            Poll::Ready(answer) => answer.ok_or_else(|| self.ended()),
+            Poll::Pending => Err(Error::OnShard),
+        }
+    }
+
     /// Why a shard that has ended did.
     fn ended(&self) -> Error {
         match self.shared.doorway.has_failed(self.shard) {

@@ -148,8 +148,8 @@ impl Node {
         self.pump(now);
     }
 
-    /// Takes out the tasks that wait for intents: they have not run, and never will. All that is to be touched of a node that
-    /// is torn.
+    /// Takes out the tasks that wait for intents: they have not run, and never will. Nothing else is to be touched of a node
+    /// that is torn.
     pub fn take_tasks(&mut self) -> Vec<Task> {
         let waiters = self.participant.waiters.extract_if(|_, waiter| matches!(waiter, Waiter::Task { .. }));
         waiters

@@ -18,6 +18,7 @@ use socket2::{Domain, Socket, Type};
 use thiserror::Error;
 
 use crate::clock::Clock;
+use crate::mesh::foreign::enter_shard;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
 use crate::ring::PoolSize;
@@ -289,6 +290,7 @@ impl Seed {
     fn grow(self) -> Result<(), ServeError> {
         let shard = self.end.me();
         let stop = self.end.stopper();
+        enter_shard();
         shorten_slice_here(SLICE);
         if self.shard.cpu.is_none()
             && !self.shard.elsewhere.is_empty()

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
 
 use crate::clock::Clock;
+use crate::mesh::foreign::let_go;
 use crate::mesh::{Mail, MeshEnd};
 use crate::net::{Net, Turn};
 use crate::process;
@@ -216,7 +217,7 @@ impl ShardLoop {
         mesh.fail();
         drop(visits);
         // Whoever waits for one of them is told by its drop.
-        drop(node.take_tasks());
+        node.take_tasks().into_iter().for_each(let_go);
         net.hang_up(&mesh);
         if !matches!(net.release(RELEASE_MAX), Ok(true)) {
             std::mem::forget(net);
@@ -400,6 +401,7 @@ impl ShardLoop {
 
     /// Frees what it has, in so far as the kernel has let go of it.
     async fn finish(mut self) -> Result<(), LoopError> {
+        self.node.take_tasks().into_iter().for_each(let_go);
         if !self.net.release(RELEASE_MAX)? {
             // The kernel may still write to this memory and into the sessions' values: it stays until the process ends.
             std::mem::forget((self.net, self.node));

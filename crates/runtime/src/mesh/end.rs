@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::balance;
 use super::entrance::Entrance;
 use super::event::EventFd;
+use super::foreign::let_go;
 use super::gate::Gate;
 use super::sleep::{SleepState, Wake};
 use super::spsc::{self, Consumer, Producer};
@@ -333,7 +334,9 @@ impl<M> Drop for MeshEnd<M> {
     fn drop(&mut self) {
         if let Some(gate) = &self.gate {
             gate.close();
-            while gate.pop().is_some() {}
+            while let Some(message) = gate.pop() {
+                let_go(message);
+            }
         }
     }
 }

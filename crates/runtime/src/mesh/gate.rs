@@ -8,6 +8,7 @@ use std::task::Waker;
 
 use concurrent_queue::{ConcurrentQueue, PushError};
 
+use super::foreign::guarded;
 use super::sync::{Ordering, fence};
 
 /// A message that did not get in.
@@ -61,7 +62,7 @@ impl<M> Gate<M> {
     pub fn made_room(&self) {
         fence(Ordering::SeqCst);
         while let Ok(waker) = self.hungry.pop() {
-            waker.wake();
+            guarded(|| waker.wake());
         }
     }
 

@@ -21,6 +21,7 @@
 
 mod sync;
 
+pub mod foreign;
 pub mod gate;
 pub mod oneshot;
 pub mod sleep;

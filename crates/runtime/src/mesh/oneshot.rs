@@ -10,6 +10,7 @@
 use std::fmt;
 use std::task::{Context, Poll, Waker};
 
+use super::foreign::{guarded, let_go};
 use super::sync::{Arc, AtomicU8, Ordering, UnsafeCell};
 
 const VALUE: u8 = 1;
@@ -35,39 +36,37 @@ pub fn oneshot<T: Send>() -> (Answerer<T>, Answer<T>) {
         value: UnsafeCell::new(None),
         waker: UnsafeCell::new(None),
     });
-    (Answerer { slot: Arc::clone(&slot), sent: false }, Answer { slot })
+    (Answerer { slot: Some(Arc::clone(&slot)) }, Answer { slot })
 }
 
 /// The sending end. Dropped without a value, it tells the receiver that none will come.
 pub struct Answerer<T: Send> {
-    slot: Arc<Slot<T>>,
-    sent: bool,
+    /// `None` once it has been used.
+    slot: Option<Arc<Slot<T>>>,
 }
 
 impl<T: Send> Answerer<T> {
-    /// Sends the value and wakes the receiver if it waits.
+    /// Sends the value and wakes the receiver if it waits; a value that nobody wants is dropped. A panic of the waker or of that
+    /// drop is logged.
     pub fn send(mut self, value: T) {
         self.complete(Some(value));
     }
 
     fn complete(&mut self, value: Option<T>) {
-        if std::mem::replace(&mut self.sent, true) {
-            return;
-        }
-        self.slot.value.with_mut(|cell| {
+        let Some(slot) = self.slot.take() else { return };
+        slot.value.with_mut(|cell| {
             // SAFETY: the receiver does not touch the value before it has seen `VALUE`, which is set below, once.
             unsafe { *cell = value };
         });
-        if self.slot.state.fetch_or(VALUE, Ordering::AcqRel) & WAKER == 0 {
-            return;
+        if slot.state.fetch_or(VALUE, Ordering::AcqRel) & WAKER != 0 {
+            let waker = slot.waker.with_mut(|cell| {
+                // SAFETY: `WAKER` was set, so the receiver had left the cell, and having set `VALUE` makes it ours.
+                let waker = unsafe { &mut *cell };
+                waker.take()
+            });
+            guarded(|| waker.into_iter().for_each(Waker::wake));
         }
-        self.slot.waker.with_mut(|cell| {
-            // SAFETY: `WAKER` was set, so the receiver had left the cell, and having set `VALUE` makes it ours.
-            let waker = unsafe { &mut *cell };
-            if let Some(waker) = waker.take() {
-                waker.wake();
-            }
-        });
+        let_go(slot);
     }
 }
 
