@@ -183,7 +183,7 @@ impl Builder {
         let mut listeners = listeners(&options, shards)?;
         let sockets = std::mem::take(&mut listeners.per_shard);
         let settings = options.settings(shards, options.maxclients);
-        let (databases, word_len_max) = (settings.databases, settings.proto_max_bulk_len);
+        let databases = settings.databases;
         let plan = ServerPlan {
             shards: ShardPlan::placed(&layout, sockets),
             settings,
@@ -194,7 +194,7 @@ impl Builder {
         let server = Server::start(plan)?;
         let doorway = server.doorway().expect("there are slots for visits").clone();
         let running = Running { server, unix_file: listeners.unix_file };
-        let router = Router::new(shards as u16, word_len_max);
+        let router = Router::new(shards as u16);
         Ok(Cache::new(doorway, router, databases, listeners.addresses, running))
     }
 }

@@ -61,6 +61,12 @@ impl<'a> Args<'a> {
         self.spans[idx].owned_idx().map(|owned| &self.owned[owned])
     }
 
+    /// The arguments that have allocations of their own, the longest among them.
+    #[inline]
+    pub const fn owned(self) -> &'a [Bytes] {
+        self.owned
+    }
+
     /// Length of all arguments together.
     #[inline]
     pub fn bytes_len(self) -> usize {

@@ -17,7 +17,7 @@ use crate::participant::Participant;
 use crate::session::{Session, SessionId};
 use crate::slot::{ShardId, SlotMap, slot_of};
 use bytes::Bytes;
-use corelane_resp::{Proto, Reply, Span, encode_command};
+use corelane_resp::{Proto, Reply, Span};
 
 /// Words of this length and more get an allocation of their own, which becomes the stored value.
 const SHARED_LEN_MIN: usize = 16 << 10;
@@ -26,8 +26,9 @@ const COMMAND_LEN_GUESS: usize = 48;
 const COMMAND_WORDS_GUESS: usize = 3;
 /// Bytes of a usual reply in a batch.
 const REPLY_LEN_GUESS: usize = 64;
-/// Bytes that the shorter words of one message may have together, so that their places fit into 32 bits.
-const DATA_LEN_MAX: usize = 1 << 30;
+/// Bytes after which shorter words, too, get allocations of their own: their places have to fit into 32 bits, and a larger
+/// piece of memory is moved whenever it grows.
+const DATA_LEN_MAX: usize = 128 << 20;
 
 /// Commands of one message that are run at a time; the rest waits for later turns, as a connection's would.
 const PIECE_CALLS: usize = 256;
@@ -39,8 +40,15 @@ pub struct Calls {
     data: Vec<u8>,
     spans: Vec<Span>,
     owned: Vec<Bytes>,
-    /// Where each command ends in `spans`.
-    ends: Vec<usize>,
+    /// Where each command ends.
+    ends: Vec<End>,
+}
+
+/// Where a command ends in `spans` and in `owned`.
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    span: usize,
+    owned: usize,
 }
 
 impl Calls {
@@ -75,16 +83,12 @@ impl Calls {
     }
 
     /// The next word of the command that is being written.
-    ///
-    /// # Panics
-    /// The words shorter than 16 KiB have more than 1 GiB together.
     #[inline]
     pub fn word(&mut self, word: &[u8]) {
-        if word.len() >= SHARED_LEN_MIN {
-            return self.shared(Bytes::copy_from_slice(word));
-        }
         let start = self.data.len();
-        assert!(start < DATA_LEN_MAX, "one message holds at most 1 GiB of short words");
+        if word.len() >= SHARED_LEN_MIN || start + word.len() > DATA_LEN_MAX {
+            return self.own(Bytes::copy_from_slice(word));
+        }
         self.data.extend_from_slice(word);
         self.spans.push(Span::new(start, self.data.len()));
     }
@@ -94,16 +98,23 @@ impl Calls {
         if word.len() < SHARED_LEN_MIN {
             return self.word(&word);
         }
-        self.spans.push(Span::owned(self.owned.len()));
+        self.own(word);
+    }
+
+    fn own(&mut self, word: Bytes) {
+        self.spans.push(Span::owned(self.owned.len() - self.last_end().owned));
         self.owned.push(word);
+    }
+
+    fn last_end(&self) -> End {
+        self.ends.last().copied().unwrap_or_default()
     }
 
     /// The command that is being written is complete. One without words is none.
     #[inline]
     pub fn end(&mut self) {
-        let written = self.ends.last().copied().unwrap_or_default();
-        if self.spans.len() > written {
-            self.ends.push(self.spans.len());
+        if self.spans.len() > self.last_end().span {
+            self.ends.push(End { span: self.spans.len(), owned: self.owned.len() });
         }
     }
 
@@ -123,8 +134,9 @@ impl Calls {
     #[inline]
     #[must_use]
     pub fn args(&self, idx: usize) -> Args<'_> {
-        let start = if idx == 0 { 0 } else { self.ends[idx - 1] };
-        Args::new(&self.data, &self.spans[start..self.ends[idx]], &self.owned)
+        let start = if idx == 0 { End::default() } else { self.ends[idx - 1] };
+        let end = self.ends[idx];
+        Args::new(&self.data, &self.spans[start.span..end.span], &self.owned[start.owned..end.owned])
     }
 
     /// Forgets the commands and keeps their memory.
@@ -134,6 +146,14 @@ impl Calls {
         self.owned.clear();
         self.ends.clear();
     }
+}
+
+/// Commands that a session has still to run.
+#[derive(Debug)]
+pub(crate) struct HeldCalls {
+    calls: Calls,
+    /// The first of them.
+    next: usize,
 }
 
 /// Where a command is to be sent.
@@ -151,14 +171,13 @@ pub enum Route {
 pub struct Router {
     table: CommandTable,
     slots: SlotMap,
-    word_len_max: usize,
 }
 
 impl Router {
-    /// For that many shards, and words of at most so many bytes (`proto-max-bulk-len`).
+    /// For that many shards.
     #[must_use]
-    pub fn new(shards: u16, word_len_max: usize) -> Self {
-        Self { table: CommandTable::new(), slots: SlotMap::new(shards), word_len_max }
+    pub fn new(shards: u16) -> Self {
+        Self { table: CommandTable::new(), slots: SlotMap::new(shards) }
     }
 
     /// The shard that owns a key.
@@ -171,16 +190,13 @@ impl Router {
     /// Where a command goes.
     ///
     /// # Errors
-    /// There is no such command, its arguments are too few, too many or too long, or it acts on a connection (SELECT, HELLO,
-    /// MONITOR …), of which an embedding program has none.
+    /// There is no such command, its arguments are too few or too many, or it acts on a connection (SELECT, HELLO, MONITOR …), of
+    /// which an embedding program has none.
     pub fn route(&self, args: Args<'_>) -> Result<Route, Error> {
         let command = match self.table.find(args) {
             Lookup::Command(_, command) | Lookup::Subcommand(_, _, command) => command,
             Lookup::Failed(error) | Lookup::Refused(_, error) => return Err(error),
         };
-        if args.iter_from(0).any(|word| word.len() > self.word_len_max) {
-            return Err(Error::StringTooLong);
-        }
         if acts_on_connection(command) {
             return Err(Error::owned(format!(
                 "ERR '{}' acts on a connection, and an embedded cache has none",
@@ -237,8 +253,8 @@ pub enum Called {
 }
 
 impl Node {
-    /// Runs commands of the embedding program.
-    pub fn call(&mut self, calls: &Calls, now: Millis) -> Called {
+    /// Runs commands of the embedding program. A word longer than `proto-max-bulk-len` is an error of its command.
+    pub fn call(&mut self, calls: Calls, now: Millis) -> Called {
         let shard = &self.core.shard;
         let id = self.sessions.open_embedded(now, shard.me.0, shard.slots.shards());
         if let Some(session) = self.sessions.get_mut(id) {
@@ -248,7 +264,8 @@ impl Node {
                 session.out.buf.reserve(calls.len().min(PIECE_CALLS) * REPLY_LEN_GUESS);
             }
             self.core.shard.timing.begin();
-            self.core.run_calls(&mut self.coordinator, &mut self.participant, session, id, calls, now);
+            let held = HeldCalls { calls, next: 0 };
+            self.core.run_calls(&mut self.coordinator, &mut self.participant, session, id, held, now);
         }
         self.pump(now);
         self.take_answer(id).map_or(Called::Later(id), Called::Done)
@@ -271,35 +288,63 @@ impl Node {
 }
 
 impl Core {
-    /// Runs what may be run now; the session keeps the rest as if it had arrived on a connection.
-    fn run_calls(
+    /// Runs what may be run now, or the first piece of it; the session keeps the rest.
+    pub(crate) fn run_calls(
         &mut self,
         coordinator: &mut Coordinator,
         participant: &mut Participant,
         session: &mut Session,
         id: SessionId,
-        calls: &Calls,
+        held: HeldCalls,
         now: Millis,
     ) {
         let mut peers = Peers { coordinator, participant };
         let backlog_max = self.shard.settings.output_backlog_max;
-        for idx in 0..calls.len() {
-            if idx.is_multiple_of(WARM_MAX) && calls.len() > 1 {
-                self.warm_calls(calls, idx);
+        let HeldCalls { calls, next: from } = held;
+        let began = self.shard.timing.last();
+        let (mut next, mut in_time) = (from, true);
+        while next < calls.len() && in_time && next - from < PIECE_CALLS && session.can_run(backlog_max) {
+            if next.is_multiple_of(WARM_MAX) && calls.len() > 1 {
+                self.warm_calls(&calls, next);
             }
-            if !session.can_run(backlog_max) {
-                session.hold(&rest_of(calls, idx));
-                break;
-            }
-            if idx == PIECE_CALLS {
-                session.hold(&rest_of(calls, idx));
+            self.shard.timing.place = next;
+            self.run_call(&mut peers, session, id, &calls, next, now);
+            in_time = !self.shard.timing.is_over(began);
+            next += 1;
+        }
+        self.shard.timing.end_run();
+        if let Some(stalled) = self.shard.timing.take_stalled() {
+            self.note_stalled(&session.client, stalled, calls.args(stalled.place), now);
+        }
+        session.held_up = next < calls.len();
+        if session.held_up {
+            if session.can_run(backlog_max) && !session.resuming {
                 session.resuming = true;
                 self.later.push_back(id);
-                break;
             }
-            self.run_command(&mut peers, session, id, calls.args(idx), now);
+            session.calls = Some(Box::new(HeldCalls { calls, next }));
         }
         self.after_change(session, id);
+    }
+
+    #[inline]
+    fn run_call(
+        &mut self,
+        peers: &mut Peers<'_>,
+        session: &mut Session,
+        id: SessionId,
+        calls: &Calls,
+        idx: usize,
+        now: Millis,
+    ) {
+        let args = calls.args(idx);
+        let word_len_max = self.shard.settings.proto_max_bulk_len;
+        if args.owned().iter().any(|word| word.len() > word_len_max) {
+            self.answer(session, |_, _, _| Err(Error::StringTooLong));
+            return;
+        }
+        self.request_bytes = args.request_bytes();
+        self.run_command(peers, session, id, args, now);
     }
 
     /// Has the keys of the commands from `from` on loaded while there is still something else to do.
@@ -318,14 +363,4 @@ impl Core {
         }
         self.shard.keyspace.warm(calls.db, &keys[..count]);
     }
-}
-
-/// The commands from `from` on as a client would send them.
-fn rest_of(calls: &Calls, from: usize) -> Vec<u8> {
-    let mut rest = Vec::new();
-    for idx in from..calls.len() {
-        let words: Vec<&[u8]> = calls.args(idx).iter_from(0).collect();
-        encode_command(&mut rest, &words);
-    }
-    rest
 }

@@ -132,7 +132,10 @@ impl Core {
                 self.note_stalled(&session.client, stalled, args.args(), now);
             }
         }
-        self.consume(coordinator, participant, session, id, &[], now);
+        match session.calls.take() {
+            Some(held) => self.run_calls(coordinator, participant, session, id, *held, now),
+            None => self.consume(coordinator, participant, session, id, &[], now),
+        }
     }
 
     /// Runs the complete commands at the front of `data`; returns how many bytes are done with.

@@ -85,7 +85,7 @@ impl Local<'_> {
     /// Sets a key, as SET does: an earlier deadline is forgotten.
     ///
     /// # Errors
-    /// The key is elsewhere, or the value longer than `proto-max-bulk-len`.
+    /// The key is elsewhere, or key or value longer than `proto-max-bulk-len`.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), LocalError> {
         self.put(key, value, None)
     }
@@ -93,7 +93,7 @@ impl Local<'_> {
     /// Sets a key that vanishes after `ttl`, rounded up to milliseconds.
     ///
     /// # Errors
-    /// The key is elsewhere, the value longer than `proto-max-bulk-len`, or `ttl` zero or too long.
+    /// The key is elsewhere, key or value longer than `proto-max-bulk-len`, or `ttl` zero or too long.
     pub fn set_with_ttl(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<(), LocalError> {
         let invalid = || Error::InvalidExpire("set".into());
         let ttl_ms = u64::try_from(ttl.as_nanos().div_ceil(1_000_000)).map_err(|_| invalid())?;
@@ -110,7 +110,7 @@ impl Local<'_> {
     }
 
     fn put(&mut self, key: &[u8], value: &[u8], deadline: Option<Millis>) -> Result<(), LocalError> {
-        if value.len() > self.shard.settings.proto_max_bulk_len {
+        if key.len().max(value.len()) > self.shard.settings.proto_max_bulk_len {
             return Err(Error::StringTooLong.into());
         }
         self.with(key, |ctx, key| {

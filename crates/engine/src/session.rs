@@ -5,6 +5,7 @@
 
 use crate::args::OwnedArgs;
 use crate::command::Command;
+use crate::embedded::HeldCalls;
 use crate::input::Input;
 use crate::keyspace::Millis;
 use crate::modes::Modes;
@@ -287,7 +288,7 @@ pub struct Session {
     pub(crate) withheld: bool,
     /// Listed for being run on.
     pub(crate) resuming: bool,
-    /// Input was left over because the session could not run on; not the beginning of a command.
+    /// Commands were left over because the session could not run on; not the beginning of one.
     pub(crate) held_up: bool,
     /// What the runtime was last told.
     reading: bool,
@@ -296,6 +297,8 @@ pub struct Session {
     /// Belongs to the embedding program instead of a connection: other clients do not see it, and its replies are taken
     /// when all are there.
     pub(crate) embedded: bool,
+    /// The commands of such a session that wait to be run.
+    pub(crate) calls: Option<Box<HeldCalls>>,
 }
 
 /// What the runtime has to do for a session.
@@ -335,6 +338,7 @@ impl Session {
             reading: true,
             over_soft_since: None,
             embedded: false,
+            calls: None,
         }
     }
 
@@ -383,12 +387,6 @@ impl Session {
         }
         self.owed_len += args_len;
         self.order.reserve(self.client.modes.mutes())
-    }
-
-    /// Keeps commands that cannot be run yet.
-    pub(crate) fn hold(&mut self, input: &[u8]) {
-        self.input.push(input);
-        self.held_up = true;
     }
 
     /// Whether everything it was asked has been answered, or will never be.

@@ -11,8 +11,8 @@ const DEPTH_MAX: usize = 64;
 /// Bytes of one simple string, error, or number.
 const LINE_LEN_MAX: usize = 1 << 20;
 
-/// Bytes of one bulk.
-const BULK_LEN_MAX: u64 = u32::MAX as u64;
+/// Bytes of one bulk: what `proto-max-bulk-len` may allow.
+const BULK_LEN_MAX: u64 = i64::MAX as u64;
 
 /// Elements, or pairs, of one aggregate.
 const COUNT_MAX: u64 = i32::MAX as u64;
@@ -73,7 +73,7 @@ pub enum DecodeError {
     /// A value that its type cannot have.
     #[error("a value of the reply does not fit its type")]
     Value,
-    /// A length or count that is no number or too large: over 4 GiB or `INT_MAX`.
+    /// A length or count that is no number or too large: over `i64::MAX` or `INT_MAX`.
     #[error("a length in the reply is invalid")]
     Length,
     /// Aggregates in over 64 levels.

@@ -144,7 +144,7 @@ impl Visits {
 
     fn call(&mut self, calls: Calls, answerer: Answerer<Reply>, turn: &mut Turn<'_>) {
         self.current = Some(answerer);
-        let called = turn.node.call(&calls, turn.now);
+        let called = turn.node.call(calls, turn.now);
         match (called, self.current.take()) {
             (Called::Done(reply), Some(answerer)) => answerer.send(reply),
             (Called::Later(id), Some(answerer)) => self.waiting.push((id, answerer)),
