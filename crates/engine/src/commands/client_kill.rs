@@ -50,7 +50,7 @@ pub(super) fn merge_kill(parts: &[PartResult], args: Args<'_>, reply: &mut Reply
 }
 
 pub(super) fn check_unblock(args: Args<'_>, _: &Settings) -> Result<(), Error> {
-    if args.len() > 3 && !args.is(3, "TIMEOUT") && !args.is(3, "ERROR") {
+    if args.len() == 4 && !args.is(3, "TIMEOUT") && !args.is(3, "ERROR") {
         return Err(Error::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
     }
     args.int(2).map(drop)
@@ -59,7 +59,7 @@ pub(super) fn check_unblock(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 /// Ends the wait of one client, if it is on this shard and blocked; answers 1 then.
 pub(super) fn unblock(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let wanted = args.int(2)?;
-    let failed = args.len() > 3 && args.is(3, "ERROR");
+    let failed = args.len() == 4 && args.is(3, "ERROR");
     let mut sessions = ctx.sessions.into_iter().flat_map(|sessions| sessions.iter_ids());
     let found =
         sessions.find(|(_, session)| session.client.id as i64 == wanted && session.client.wait.is_some());
@@ -86,6 +86,7 @@ mod tests {
             ("CLIENT KILL SKIPME maybe", "-ERR syntax error"),
             ("CLIENT UNBLOCK 1", ":0"),
             ("CLIENT UNBLOCK 1 x", "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+            ("CLIENT UNBLOCK 1 ERROR x", ":0"),
             ("CLIENT UNBLOCK x", "-ERR value is not an integer or out of range"),
         ]);
     }
