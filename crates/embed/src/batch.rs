@@ -122,7 +122,7 @@ impl Batch {
         let scratch = std::mem::take(&mut self.scratch);
         match self.cache.shared.router.route(scratch.args(0)) {
             Ok(Route::Shard(shard)) => self.part(shard, place).push(scratch.args(0)),
-            Ok(Route::Any) => self.part(ShardId(0), place).push(scratch.args(0)),
+            Ok(Route::Any) => self.part(self.cache.any_shard(), place).push(scratch.args(0)),
             Ok(Route::Several(shard)) => {
                 self.phases.push(Phase::default());
                 self.part(shard, place).push(scratch.args(0));
@@ -201,7 +201,8 @@ impl fmt::Debug for Batch {
 }
 
 /// The replies of a [`Batch`], to be awaited: one for each command, in their order. Polled on the thread of a shard it is ready at
-/// once, with [`Error::OnShard`] for what is missing.
+/// once, with [`Error::OnShard`] for what is missing. Dropped half-way it leaves the messages that were sent to run, which may be the first
+/// part of the batch alone; dropped before it was polled it sends nothing.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct BatchReplies {
     cache: Cache,

@@ -96,8 +96,11 @@ impl Cache {
         self.shared.router.owner(key.as_ref()).0.into()
     }
 
-    /// Stops the cache for all handles, and blocks until the shards have ended: calls that have been sent are answered,
-    /// later ones get [`Error::Stopped`]. All keys are gone. A second time it does nothing.
+    /// Stops the cache for all handles, and blocks until the shards have ended: calls that have been sent are answered, in so
+    /// far as that takes no more than about a second; the rest of them and later ones get [`Error::Stopped`]. All keys are gone. A second
+    /// time it does nothing.
+    ///
+    /// On the thread of a shard, in a closure for instance, it only tells the shards to end and does not wait for it.
     ///
     /// # Errors
     /// A shard had failed, or failed now. All have ended all the same.
@@ -131,7 +134,7 @@ impl Cache {
         self.keyed(key.as_ref(), &[b"SET"], &[value.as_ref()], shapes::done)
     }
 
-    /// Sets a key to a value that is not copied from 16 KiB on.
+    /// Sets a key to a value that is not copied from 16 KiB on. A slice of a larger buffer keeps all of that buffer in memory.
     pub fn set_shared(&self, key: impl AsRef<[u8]>, value: Bytes) -> Call<()> {
         let key = key.as_ref();
         let mut calls = Calls::with_capacity(self.db, 1);
@@ -231,7 +234,8 @@ impl Cache {
     /// Runs any command, its name first; replies are as RESP3 has them. An error reply is [`Error::Command`].
     ///
     /// Commands that read or change the state of a connection are refused with such an error, since there is none: SELECT
-    /// (see [`Cache::database`]), HELLO, AUTH, RESET, QUIT, MONITOR, and CLIENT where it is about the asking client.
+    /// (see [`Cache::database`]), HELLO, AUTH, RESET, QUIT, MONITOR, MULTI, SUBSCRIBE, and CLIENT where it is about the asking client.
+    /// So is SHUTDOWN (see [`Cache::stop`]).
     ///
     /// ```
     /// use corelane_embed::Frame;
@@ -262,6 +266,8 @@ impl Cache {
     /// While it runs nothing else does on that shard: it is atomic, and should take microseconds. A panic in it fails the shard.
     /// It must not wait for the cache ([`Error::OnShard`]). When nobody wants its result any more that is dropped on the shard, where
     /// the same holds but for panics: one in a drop is logged.
+    ///
+    /// A closure is no command: `CLIENT PAUSE` does not hold it up, even if it writes, and `MONITOR` does not show it.
     ///
     /// ```
     /// # let cache = corelane_embed::Builder::new().shards(2).start()?;
@@ -333,9 +339,17 @@ impl Cache {
         }
         match self.shared.router.route(calls.args(0)) {
             Ok(Route::Shard(shard) | Route::Several(shard)) => self.send_to(shard, calls, shape),
-            Ok(Route::Any) => self.send_to(ShardId(0), calls, shape),
+            Ok(Route::Any) => self.send_to(self.any_shard(), calls, shape),
             Err(error) => Call::new(Err(error.into()), shape),
         }
+    }
+
+    /// Where commands without keys are run: by the first shard that lives. It is the same for all of them as long as it does, so
+    /// that they are run in the order in which they are sent.
+    pub(crate) fn any_shard(&self) -> ShardId {
+        let doorway = &self.shared.doorway;
+        let living = (0..doorway.shards()).find(|&shard| !doorway.has_failed(shard));
+        ShardId(living.unwrap_or_default() as u16)
     }
 
     fn send_to<T>(&self, shard: ShardId, calls: Calls, shape: Shape<Reply, T>) -> Call<T> {

@@ -26,7 +26,8 @@ pub(crate) type Shape<A, T> = fn(A) -> Result<T, Error>;
 /// ([`Builder::queue_slots`](crate::Builder::queue_slots)). When it is full, `wait` and `.await` wait for room;
 /// [`try_start`](Self::try_start) fails with [`Error::Full`].
 ///
-/// **Dropping** a call that has been sent does not call it back: the command runs, and its answer is thrown away.
+/// **Dropping** a call that has been sent does not call it back: the command runs, and its answer is thrown away. One that
+/// [`start`](Self::start) found no room for has not been sent, and does not run when it is dropped.
 ///
 /// **Wakers** are called on the shard's thread, which serves nobody meanwhile; executors usually do no more there than to make a note. One
 /// that polls at once instead gets what has come, and [`Error::OnShard`] for what would have to be waited for. A panic of a
@@ -68,7 +69,8 @@ impl<T, A: Send> Call<T, A> {
         block_on(Wait::Short, |context| self.poll_answer(context))
     }
 
-    /// Sends it now. If there is no room it is sent when it is waited for.
+    /// Sends it now. If there is no room it is sent when it is waited for or awaited, and not at all if it is dropped before;
+    /// [`try_start`](Self::try_start) tells.
     pub fn start(mut self) -> Self {
         if let State::UnderWay(exchange) = &mut self.state
             && let Err(error) = exchange.send(None)

@@ -25,7 +25,7 @@
 //! included, that one thread could not have produced. Values of 16 KiB and more are returned as they are stored, not copied.
 //!
 //! **What it needs.** Linux 6.1 or newer with io_uring allowed; [`Builder::start`] says in one sentence what is missing. About four
-//! descriptors per shard.
+//! descriptors per shard. Start it after `fork`, not before: a child process has none of the shards' threads.
 //!
 //! **What it leaves alone.** The process's signals, limits, panic hook and allocator. A panic in a command or in a closure ends
 //! one shard: calls on its keys get [`Error::ShardFailed`], and the host and the other shards go on. (With `panic = "abort"` it

@@ -101,6 +101,10 @@ fn any_command_but_those_about_a_connection() {
             let error = run(line).unwrap_err();
             assert_eq!(error.code(), Some("ERR"), "{line}: {error}");
         }
+        for line in ["SHUTDOWN", "shutdown nosave"] {
+            let error = run(line).unwrap_err().to_string();
+            assert_eq!(error, "ERR 'SHUTDOWN' ends a server; call stop to end an embedded cache");
+        }
         assert!(run("NOSUCH").unwrap_err().to_string().starts_with("ERR unknown command 'NOSUCH'"));
         assert!(run("GET").unwrap_err().to_string().starts_with("ERR wrong number of arguments"));
         assert!(cache.execute(&[""; 0]).wait().is_err());
@@ -251,4 +255,16 @@ fn a_full_queue_refuses_or_makes_wait() {
     sums.sort_unstable();
     assert_eq!(sums, (1..=11).collect::<Vec<i64>>());
     cache.stop().unwrap();
+}
+
+#[test]
+fn a_stop_answers_what_it_can_within_a_second() {
+    let cache = Builder::new().shards(1).start().unwrap();
+    let lasting = |ms| cache.on_owner("a", move |_| std::thread::sleep(Duration::from_millis(ms))).start();
+    let sent: Vec<_> = (0..30).map(|_| lasting(100)).collect();
+    cache.stop().unwrap();
+    let outcomes: Vec<_> = sent.into_iter().map(|call| call.wait()).collect();
+    let (answered, rest) = outcomes.split_at(outcomes.iter().take_while(|outcome| outcome.is_ok()).count());
+    assert!(answered.len() >= 5 && rest.len() >= 5, "{outcomes:?}");
+    assert!(rest.iter().all(|outcome| *outcome == Err(Error::Stopped)), "{outcomes:?}");
 }

@@ -79,3 +79,34 @@ fn a_panic_while_the_cache_stops_is_told_as_one() {
     let error = stopped.join().unwrap().unwrap_err().to_string();
     assert_eq!(error, "shard 1 failed: panic in a closure of the embedding program");
 }
+
+#[test]
+fn commands_without_keys_run_where_a_shard_lives() {
+    let (cache, doomed, healthy) = pair();
+    let torn = cache.on_owner(&doomed, |_| panic!("the host's own fault"));
+    assert_eq!(torn.wait(), Err(Error::Panicked));
+    assert_eq!(cache.get(&doomed).wait(), Err(Error::ShardFailed { shard: 0 }));
+    for words in [&["PING"][..], &["TIME"], &["COMMAND", "COUNT"]] {
+        let reply = cache.execute(words).wait();
+        assert!(reply.is_ok(), "{words:?}: {reply:?}");
+    }
+    let mut batch = cache.batch();
+    batch.execute(&["PING"]).incr(&healthy).get(&doomed).execute(&["ECHO", "there"]);
+    let replies: Vec<bool> = batch.wait().unwrap().iter().map(Result::is_ok).collect();
+    assert_eq!(replies, [true, true, false, true]);
+    assert!(cache.stop().is_err());
+}
+
+#[test]
+fn a_cache_of_failed_shards_says_so() {
+    let (cache, first, second) = pair();
+    for key in [&first, &second] {
+        assert_eq!(cache.on_owner(key, |_| panic!("the host's own fault")).wait(), Err(Error::Panicked));
+    }
+    let outcome = in_time({
+        let cache = cache.clone();
+        move || cache.execute(&["PING"]).wait()
+    });
+    assert_eq!(outcome, Err(Error::ShardFailed { shard: 0 }));
+    assert!(cache.stop().is_err());
+}

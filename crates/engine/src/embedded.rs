@@ -190,8 +190,8 @@ impl Router {
     /// Where a command goes.
     ///
     /// # Errors
-    /// There is no such command, its arguments are too few or too many, or it acts on a connection (SELECT, HELLO, MONITOR …), of
-    /// which an embedding program has none.
+    /// There is no such command, its arguments are too few or too many, it acts on a connection (SELECT, HELLO, MONITOR …), of
+    /// which an embedding program has none, or it is SHUTDOWN.
     pub fn route(&self, args: Args<'_>) -> Result<Route, Error> {
         let command = match self.table.find(args) {
             Lookup::Command(_, command) | Lookup::Subcommand(_, _, command) => command,
@@ -202,6 +202,11 @@ impl Router {
                 "ERR '{}' acts on a connection, and an embedded cache has none",
                 String::from_utf8_lossy(args.at(0))
             )));
+        }
+        if command.name == "shutdown" {
+            return Err(Error::owned(
+                "ERR 'SHUTDOWN' ends a server; call stop to end an embedded cache".to_owned(),
+            ));
         }
         Ok(match command.plan {
             Plan::Session(_) | Plan::Exec | Plan::Container => Route::Any,
