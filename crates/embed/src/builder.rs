@@ -18,6 +18,10 @@ use crate::error::StartError;
 
 /// Messages that may wait at a shard unless said otherwise.
 const QUEUE_SLOTS_DEFAULT: usize = 1024;
+/// The most that may: their places take 128 MiB.
+const QUEUE_SLOTS_MAX: usize = 1 << 20;
+/// Fewer connections than this make no server, unless fewer were asked for.
+const CONNECTIONS_MIN: u32 = 32;
 /// Directives about what belongs to the host: a cache writes no log and serves no metrics.
 const OF_THE_HOST: [&str; 4] = ["logfile", "loglevel", "metrics-bind", "metrics-port"];
 
@@ -38,16 +42,23 @@ const OF_THE_HOST: [&str; 4] = ["logfile", "loglevel", "metrics-bind", "metrics-
 pub struct Builder {
     config: Config,
     queue_slots: usize,
+    /// `maxclients` was set.
+    connections_named: bool,
     /// The first directive that could not be set, and why.
     wrong: Option<(String, String)>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
-        Self { config: Config::default(), queue_slots: QUEUE_SLOTS_DEFAULT, wrong: None }
-            .config("port", 0)
-            .config("bind", "127.0.0.1")
-            .placement(Placement::Float)
+        Self {
+            config: Config::default(),
+            queue_slots: QUEUE_SLOTS_DEFAULT,
+            connections_named: false,
+            wrong: None,
+        }
+        .config("port", 0)
+        .config("bind", "127.0.0.1")
+        .placement(Placement::Float)
     }
 }
 
@@ -67,7 +78,10 @@ impl Builder {
             Some(known) if known.idle || OF_THE_HOST.contains(&known.name) => {
                 Err("it changes nothing in an embedded cache".to_owned())
             }
-            Some(known) => self.config.set(known, &value.to_string()),
+            Some(known) => {
+                self.connections_named |= known.name == "maxclients";
+                self.config.set(known, &value.to_string())
+            }
         };
         if let Err(why) = set
             && self.wrong.is_none()
@@ -107,8 +121,8 @@ impl Builder {
         self.config("proto-max-bulk-len", bytes)
     }
 
-    /// How many messages may wait at a shard before callers wait: 1024 unless said otherwise. A message takes about 200 bytes
-    /// and its words.
+    /// How many messages may wait at a shard before callers wait, 1 to 1 048 576: 1024 unless said otherwise. A message takes
+    /// about 200 bytes and its words, its place 128 bytes, used or not.
     pub fn queue_slots(mut self, slots: usize) -> Self {
         self.queue_slots = slots;
         self
@@ -150,7 +164,8 @@ impl Builder {
         self.config("requirepass", password)
     }
 
-    /// Most connections at a time: 10 000 unless said otherwise. The process's limit of descriptors is not raised.
+    /// Most connections at a time. The process's limit of descriptors is not raised: with listeners, more than fit are an error
+    /// of [`Builder::start`]. Without this, 10 000 or as many as fit, but at least 32.
     pub fn connections_max(self, connections: u32) -> Self {
         self.config("maxclients", connections)
     }
@@ -171,18 +186,25 @@ impl Builder {
         if let Some((directive, why)) = self.wrong {
             return Err(StartError::Config { directive, why });
         }
-        if self.queue_slots == 0 {
-            return Err(StartError::Setting { setting: "queue_slots", range: "1 or more" });
+        if !(1..=QUEUE_SLOTS_MAX).contains(&self.queue_slots) {
+            return Err(StartError::Setting { setting: "queue_slots", range: "1 to 1048576" });
         }
         self.config.check().map_err(StartError::Contradiction)?;
         let options = ServerOptions::from_config(self.config);
         let machine = Machine::here()?;
         let layout: Layout = place(options.cpus.as_deref(), options.shards, options.placement, &machine)?;
         let shards = layout.cpus.len();
-        check_guest(shards)?;
+        let listens = options.port != 0 || options.unixsocket.is_some();
+        let connections = match (listens, self.connections_named) {
+            (false, _) => 0..=0,
+            (true, false) => CONNECTIONS_MIN.min(options.maxclients)..=options.maxclients,
+            (true, true) => options.maxclients..=options.maxclients,
+        };
+        let fitting = check_guest(shards, connections)?;
+        let maxclients = if listens { fitting } else { options.maxclients };
         let mut listeners = listeners(&options, shards)?;
         let sockets = std::mem::take(&mut listeners.per_shard);
-        let settings = options.settings(shards, options.maxclients);
+        let settings = options.settings(shards, maxclients);
         let databases = settings.databases;
         let plan = ServerPlan {
             shards: ShardPlan::placed(&layout, sockets),

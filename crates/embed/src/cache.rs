@@ -170,19 +170,19 @@ impl Cache {
         self.keyed(key.as_ref(), &[b"APPEND"], &[value.as_ref()], shapes::count)
     }
 
-    /// The values of several keys at one moment, in their order. For many keys whose values need not be of one moment, a
+    /// The values of several keys at one moment, in their order; of no keys, none. For many keys whose values need not be of one moment, a
     /// [`Batch`] costs less.
     pub fn mget<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Call<Vec<Option<Bytes>>> {
-        self.shaped(b"MGET", keys.into_iter(), |calls, key| calls.word(key.as_ref()), shapes::values)
+        self.listed(b"MGET", keys, |calls, key| calls.word(key.as_ref()), shapes::values)
     }
 
-    /// Sets several keys at one moment.
+    /// Sets several keys at one moment, or none.
     pub fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: impl IntoIterator<Item = (K, V)>) -> Call<()> {
         let write = |calls: &mut Calls, (key, value): (K, V)| {
             calls.word(key.as_ref());
             calls.word(value.as_ref());
         };
-        self.shaped(b"MSET", pairs.into_iter(), write, shapes::done)
+        self.listed(b"MSET", pairs, write, shapes::done)
     }
 }
 
@@ -193,9 +193,9 @@ impl Cache {
         self.keyed(key.as_ref(), &[b"DEL"], &[], shapes::flag)
     }
 
-    /// Removes several keys at one moment; returns how many were there.
+    /// Removes several keys, or none, at one moment; returns how many were there.
     pub fn del_all<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Call<u64> {
-        self.shaped(b"DEL", keys.into_iter(), |calls, key| calls.word(key.as_ref()), shapes::count)
+        self.listed(b"DEL", keys, |calls, key| calls.word(key.as_ref()), shapes::count)
     }
 
     /// Whether there is such a key.
@@ -331,6 +331,21 @@ impl Cache {
         }
         calls.end();
         self.route(calls, shape)
+    }
+
+    /// The same, but without items it is no command: a message without any, which a running cache answers.
+    fn listed<I, T: Default>(
+        &self,
+        name: &[u8],
+        items: impl IntoIterator<Item = I>,
+        write: impl Fn(&mut Calls, I),
+        shape: Shape<Reply, T>,
+    ) -> Call<T> {
+        let mut items = items.into_iter().peekable();
+        if items.peek().is_none() {
+            return self.send_to(ShardId(0), Calls::new(self.db), |_| Ok(T::default()));
+        }
+        self.shaped(name, items, write, shape)
     }
 
     fn route<T>(&self, calls: Calls, shape: Shape<Reply, T>) -> Call<T> {

@@ -87,14 +87,14 @@ impl Error {
 #[non_exhaustive]
 pub enum StartError {
     /// The shards cannot be placed as asked for.
-    #[error(transparent)]
-    Placement(#[from] TopologyError),
+    #[error("{}", without_dashes(.0))]
+    Placement(TopologyError),
     /// The kernel or the process's limits do not suffice. Nothing has been changed about them.
     #[error(transparent)]
     Machine(#[from] PreflightError),
     /// A listener could not be had.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
+    #[error("{}", without_dashes(.0))]
+    Listen(ListenError),
     /// A shard failed.
     #[error(transparent)]
     Shards(#[from] ServeError),
@@ -117,4 +117,22 @@ pub enum StartError {
         /// What it may be.
         range: &'static str,
     },
+}
+
+impl From<TopologyError> for StartError {
+    fn from(error: TopologyError) -> Self {
+        Self::Placement(error)
+    }
+}
+
+impl From<ListenError> for StartError {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+/// A sentence for the server's command line with the directives as [`Builder::config`](crate::Builder::config) has them.
+fn without_dashes(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    text.strip_prefix("--").unwrap_or(&text).replace(" --", " ")
 }

@@ -1,5 +1,8 @@
 //! Typed calls, raw commands, batches and closures, on 1, 2 and 5 shards.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use corelane_embed::{Builder, Bytes, Cache, Error, Frame, LocalError, Ttl};
@@ -62,6 +65,34 @@ fn keys() {
         cache.flush().wait().unwrap();
         assert_eq!(cache.len().wait(), Ok(0));
     });
+}
+
+#[test]
+fn lists_of_nothing_are_no_errors() {
+    on_shards(|cache| {
+        assert_eq!(cache.mget([""; 0]).wait(), Ok(vec![]));
+        assert_eq!(cache.mset([("", ""); 0]).wait(), Ok(()));
+        assert_eq!(cache.del_all([""; 0]).wait(), Ok(0));
+        assert_eq!(cache.batch().wait(), Ok(vec![]));
+    });
+    let cache = Builder::new().shards(1).start().unwrap();
+    cache.stop().unwrap();
+    assert_eq!(cache.mget([""; 0]).wait(), Err(Error::Stopped));
+}
+
+#[test]
+fn what_has_been_answered_has_no_second_answer() {
+    let cache = Builder::new().shards(1).start().unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut call = cache.set("a", "1").start();
+    let mut batch = cache.batch();
+    batch.get("a");
+    let mut batch = batch.send();
+    while Pin::new(&mut call).poll(&mut context).is_pending() {}
+    assert_eq!(Pin::new(&mut call).poll(&mut context), Poll::Ready(Err(Error::Stopped)));
+    while Pin::new(&mut batch).poll(&mut context).is_pending() {}
+    assert_eq!(Pin::new(&mut batch).poll(&mut context), Poll::Ready(vec![]));
+    cache.stop().unwrap();
 }
 
 #[test]

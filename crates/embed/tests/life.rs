@@ -160,8 +160,16 @@ fn a_start_that_fails_says_why_and_leaves_nothing() {
     for (builder, part) in [
         (Builder::new().shards(0), "shards: argument must be between 1 and 1024 inclusive"),
         (Builder::new().shards(2000), "shards: argument must be between 1 and 1024 inclusive"),
-        (Builder::new().cpus("x"), "is not a list of CPUs"),
-        (Builder::new().queue_slots(0), "queue_slots is out of range"),
+        (Builder::new().cpus("x"), "cpus \"x\" is not a list of CPUs"),
+        (Builder::new().cpus("4095"), "cpus names cpu 4095"),
+        (
+            Builder::new().port(7).bind(["192.0.2.1"]),
+            "this machine has no address 192.0.2.1: correct bind, or write -192",
+        ),
+        (Builder::new().queue_slots(0), "queue_slots is out of range: choose 1 to 1048576"),
+        (Builder::new().queue_slots(1 << 32), "queue_slots is out of range: choose 1 to 1048576"),
+        (Builder::new().queue_slots(usize::MAX), "queue_slots is out of range: choose 1 to 1048576"),
+        (Builder::new().port(1).connections_max(u32::MAX), "are needed for"),
         (Builder::new().databases(0), "databases: argument must be between 1 and 16384 inclusive"),
         (Builder::new().config("no-such", 1), "no-such: there is no such directive"),
         (

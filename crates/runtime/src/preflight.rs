@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::RangeInclusive;
 
 use io_uring::{IoUring, Probe, opcode};
 use thiserror::Error;
@@ -80,6 +81,21 @@ pub enum PreflightError {
         limit: u64,
         /// For this number of shards.
         needed: u64,
+    },
+    /// The same for a program that owns its limits.
+    #[error(
+        "only {limit} file descriptors may be open and {needed} are needed for {shards} shards and {connections} connections: \
+         raise the limit (ulimit -n, docker run --ulimit nofile=, or LimitNOFILE= in the systemd unit), or ask for fewer"
+    )]
+    GuestDescriptors {
+        /// The soft limit.
+        limit: u64,
+        /// How many it would take.
+        needed: u64,
+        /// For so many shards,
+        shards: usize,
+        /// and so many connections.
+        connections: u32,
     },
     /// Anything else that `io_uring_setup` says.
     #[error(
@@ -166,15 +182,31 @@ pub fn raise_memlock() -> Result<u64, PreflightError> {
     Ok(limit)
 }
 
-/// Checks what shards without executors need, and changes nothing: for a program that owns its limits.
+/// Checks what shards without executors need, and changes nothing: for a program that owns its limits. Returns how many of
+/// `connections` fit.
 ///
 /// # Errors
-/// The first thing that makes shards impossible.
-pub fn check_guest(shards: usize) -> Result<(), PreflightError> {
+/// The first thing that makes shards impossible, or that many connections.
+pub fn check_guest(shards: usize, connections: RangeInclusive<u32>) -> Result<u32, PreflightError> {
     check_kernel(&kernel_release())?;
-    let (limit, hard) = limit_of(libc::RLIMIT_NOFILE);
-    clients_that_fit(limit, hard, GUEST_SHARD_DESCRIPTORS * shards as u64, CLIENTS_MIN)?;
-    check_io_uring()
+    let (limit, _) = limit_of(libc::RLIMIT_NOFILE);
+    let fitting = guests_connections(limit, shards, connections)?;
+    check_io_uring()?;
+    Ok(fitting)
+}
+
+fn guests_connections(
+    limit: u64,
+    shards: usize,
+    connections: RangeInclusive<u32>,
+) -> Result<u32, PreflightError> {
+    let (least, most) = connections.into_inner();
+    let reserved = GUEST_SHARD_DESCRIPTORS * shards as u64;
+    let needed = reserved + u64::from(least);
+    if limit < needed {
+        return Err(PreflightError::GuestDescriptors { limit, needed, shards, connections: least });
+    }
+    Ok((limit - reserved).min(u64::from(most)) as u32)
 }
 
 /// The kernel's version, as `uname -r` says it; empty where it is hidden.

@@ -56,3 +56,23 @@ fn clients_are_as_many_as_descriptors_allow() {
     assert_eq!(fit(reserved + 5, 5), Ok(5), "who asks for few gets few");
     assert_eq!(fit(u64::MAX, u32::MAX), Ok(u32::MAX));
 }
+
+#[test]
+fn a_guest_has_what_was_asked_for_or_an_error() {
+    assert_eq!(guests_connections(16, 2, 0..=0), Ok(0), "nothing is kept for clients without listeners");
+    assert_eq!(guests_connections(1040, 2, 32..=10_000), Ok(1024));
+    assert_eq!(guests_connections(u64::MAX, 2, 32..=10_000), Ok(10_000));
+    for (limit, connections) in [(15, 0..=0), (47, 32..=10_000), (20_000, 4_000_000..=4_000_000)] {
+        let error = guests_connections(limit, 2, connections.clone()).unwrap_err();
+        let text = error.to_string();
+        let asked = format!(
+            "{} are needed for 2 shards and {} connections",
+            connections.start() + 16,
+            connections.start()
+        );
+        assert!(
+            text.starts_with(&format!("only {limit} file descriptors may be open and {asked}: raise")),
+            "{text}"
+        );
+    }
+}
