@@ -343,7 +343,7 @@ impl Cache {
     ) -> Call<T> {
         let mut items = items.into_iter().peekable();
         if items.peek().is_none() {
-            return self.send_to(ShardId(0), Calls::new(self.db), |_| Ok(T::default()));
+            return self.send_to(self.any_shard(), Calls::new(self.db), |_| Ok(T::default()));
         }
         self.shaped(name, items, write, shape)
     }

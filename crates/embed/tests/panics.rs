@@ -90,6 +90,7 @@ fn commands_without_keys_run_where_a_shard_lives() {
         let reply = cache.execute(words).wait();
         assert!(reply.is_ok(), "{words:?}: {reply:?}");
     }
+    assert_eq!(cache.mget([""; 0]).wait(), Ok(vec![]));
     let mut batch = cache.batch();
     batch.execute(&["PING"]).incr(&healthy).get(&doomed).execute(&["ECHO", "there"]);
     let replies: Vec<bool> = batch.wait().unwrap().iter().map(Result::is_ok).collect();
