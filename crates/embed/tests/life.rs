@@ -1,7 +1,7 @@
 //! Start, stop, panics, and what they leave behind in the host. Alone in its process, since it counts what the process has.
 
 use std::ffi::OsStr;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -227,10 +227,19 @@ fn a_panic_costs_one_shard() {
                 served += 1;
                 assert!(reply.starts_with(b":"), "{:?}", String::from_utf8_lossy(&reply[..len]));
             }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => panic!("neither served nor closed"),
             _ => closed += 1,
         }
     }
     assert!(served > 0 && closed > 0, "{served} clients served, {closed} closed");
+    for n in 0..16 {
+        let mut client = TcpStream::connect(cache.addresses()[0]).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut reply = [0; 7];
+        let answered = client.write_all(b"PING\r\n").and_then(|()| client.read_exact(&mut reply));
+        let waits = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
+        assert!(!answered.as_ref().is_err_and(waits), "client {n} is neither served nor closed");
+    }
     let error = cache.stop().unwrap_err().to_string();
     assert_eq!(error, "shard 1 failed: panic in a closure of the embedding program");
     let _ = std::panic::take_hook();

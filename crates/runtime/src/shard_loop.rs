@@ -213,7 +213,7 @@ impl ShardLoop {
     /// The end after a panic. Connections are closed and visitors told; the engine's memory stays, since what is torn cannot
     /// be freed.
     async fn fail(self) {
-        let Self { mut net, mut node, mesh, visits, parker, .. } = self;
+        let Self { mut net, mut node, mut mesh, visits, parker, .. } = self;
         mesh.fail();
         drop(visits);
         // Whoever waits for one of them is told by its drop.
@@ -223,6 +223,14 @@ impl ShardLoop {
             std::mem::forget(net);
         }
         std::mem::forget(node);
+        // Connections that were handed over and not opened are closed here: the other ends of the mailboxes keep what is in them.
+        for from in 0..mesh.shards() {
+            while let Some(mail) = mesh.recv(from) {
+                if matches!(mail, Mail::Connection(..)) {
+                    mesh.uncount_connection(mesh.me());
+                }
+            }
+        }
         parker.finish().await;
     }
 

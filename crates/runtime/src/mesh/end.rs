@@ -343,10 +343,18 @@ impl<M> Drop for MeshEnd<M> {
 
 /// Connection counts.
 impl<M: Send> MeshEnd<M> {
-    /// Decides who serves a connection this shard just accepted (this shard, or one with clearly fewer) and counts it there.
+    /// Decides who serves a connection this shard just accepted (this shard, or one with clearly fewer that has not failed) and
+    /// counts it there.
     #[must_use]
     pub fn place_connection(&self) -> usize {
-        let counts: Vec<u32> = self.connections().collect();
+        let mut counts: Vec<u32> = self.connections().collect();
+        let mine = counts[self.me];
+        for (count, door) in counts.iter_mut().zip(&self.shared.doors) {
+            if door.failed.load(Ordering::Acquire) {
+                // Has nothing to offer.
+                *count = mine;
+            }
+        }
         let shard = balance::choose(self.me, &counts).unwrap_or(self.me);
         self.count_connection(shard);
         shard
@@ -467,6 +475,16 @@ mod tests {
         assert!(!b.stop_requested());
         assert_eq!([b.next_failure(), b.next_failure()], [Some(0), None]);
         assert!(b.begin_wait());
+    }
+
+    #[test]
+    fn no_connection_is_placed_on_a_shard_that_has_failed() {
+        let (_mesh, ends) = Mesh::build::<u32>(3).unwrap();
+        ends[1].fail();
+        let placed: Vec<usize> = (0..4).map(|_| ends[0].place_connection()).collect();
+        assert_eq!(placed, [0, 2, 0, 2]);
+        ends[2].fail();
+        assert_eq!([ends[0].place_connection(), ends[0].place_connection()], [0, 0]);
     }
 
     #[test]
