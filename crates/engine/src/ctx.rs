@@ -417,10 +417,8 @@ impl Ctx<'_> {
     pub fn access(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         let Shard { keyspace, stats, settings, events, .. } = &mut *self.shard;
         let entry = keyspace.find_to_use(self.db, key, self.now);
-        if entry.is_some() {
-            stats.hits += 1;
-        } else {
-            stats.misses += 1;
+        stats.count_read(entry.is_some());
+        if entry.is_none() {
             note_miss(settings.events, events, self.db, key);
         }
         entry
@@ -431,10 +429,8 @@ impl Ctx<'_> {
     pub fn peek(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         let Shard { keyspace, stats, settings, events, .. } = &mut *self.shard;
         let entry = keyspace.find(self.db, key, self.now);
-        if entry.is_some() {
-            stats.hits += 1;
-        } else {
-            stats.misses += 1;
+        stats.count_read(entry.is_some());
+        if entry.is_none() {
             note_miss(settings.events, events, self.db, key);
         }
         entry
@@ -444,7 +440,7 @@ impl Ctx<'_> {
     pub fn peek_quietly(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
         let Shard { keyspace, stats, .. } = &mut *self.shard;
         let entry = keyspace.find(self.db, key, self.now);
-        *(if entry.is_some() { &mut stats.hits } else { &mut stats.misses }) += 1;
+        stats.count_read(entry.is_some());
         entry
     }
 

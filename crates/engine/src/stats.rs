@@ -153,6 +153,16 @@ impl ShardStats {
         }
     }
 
+    /// Counts a read of a key.
+    #[inline]
+    pub(crate) fn count_read(&mut self, was_there: bool) {
+        if was_there {
+            self.hits += 1;
+        } else {
+            self.misses += 1;
+        }
+    }
+
     /// Counts an error reply, given from its `-` on.
     #[cold]
     pub(crate) fn count_error(&mut self, reply: &[u8]) {

@@ -64,25 +64,25 @@ impl Finished<'_> {
 
     /// Error replies, and a rate that was not kept; mostly empty.
     pub(super) fn notes(&self) -> String {
-        let mut errors = match (self.outcome.errors, &self.outcome.error) {
+        let mut notes = match (self.outcome.errors, &self.outcome.error) {
             (0, _) | (_, None) => String::new(),
             (count, Some(error)) => format!("{count} error replies, the first: {error}\n"),
         };
         let late = self.outcome.late;
         if self.outcome.missed > 0 {
             let _ = writeln!(
-                errors,
+                notes,
                 "the server did not keep up: {} requests that were due have not been sent",
                 self.outcome.missed
             );
         } else if late >= LATE_MIN && late.as_secs_f64() > self.outcome.seconds * LATE_PART_MIN {
             let _ = writeln!(
-                errors,
+                notes,
                 "the server did not keep up: the last request was sent {:.2} seconds after it was due",
                 late.as_secs_f64()
             );
         }
-        errors
+        notes
     }
 
     /// Mean, minimum, percentiles 50, 95 and 99, maximum, in milliseconds.

@@ -83,10 +83,11 @@ fn drift(pid: u32, masks: &[Mask], interval_ns: u64, over: &AtomicBool) -> Resul
             if threads.is_empty() {
                 break;
             }
-            move_all(&threads, mask)?;
             awake = awake_since(&mut known, pid, &threads);
+            move_all(&threads, mask)?;
+        } else {
+            move_all(&awake, mask)?;
         }
-        move_all(&awake, mask)?;
         count += 1;
         next = (next + interval_ns).max(now_ns());
         sleep_until(next);

@@ -2,17 +2,13 @@
 
 use crate::command::Flow;
 use crate::ctx::Ctx;
-use crate::values::{Element, decimal};
+use crate::values::Element;
 use corelane_resp::Reply;
 
 /// Writes the text of an element as a bulk.
 #[inline]
 pub(super) fn write_element(reply: &mut Reply, element: Element<'_>) {
-    match element {
-        Element::Bytes(bytes) => reply.bulk(bytes),
-        Element::Int(int) => reply.bulk(decimal(int, &mut [0; 20])),
-        double @ Element::Double(_) => reply.bulk(&double.text()),
-    }
+    element.with_text(|text| reply.bulk(text));
 }
 
 /// The same; nothing where there is none.

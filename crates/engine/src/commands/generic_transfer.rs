@@ -152,8 +152,8 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
     Ok(Flow::Done)
 }
 
-/// Puts what an earlier stage has taken under the destination, and notes events of the keys at these places. Where that was nothing, because the source's time came after
-/// it had been looked at, the destination's comes now.
+/// Puts what an earlier stage has taken under the destination, and notes these events of the keys at these places. Where that was
+/// nothing, because the source's time came after it had been looked at, the destination's comes now.
 fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, events: &[(&'static str, usize)]) {
     let key = ctx.key(args.at(DESTINATION));
     let keyspace = &mut ctx.shard.keyspace;
@@ -233,6 +233,7 @@ fn decide_copy(decide: &mut Decide<'_>) -> Next {
 fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     if ctx.stage == TAKE {
         let key = ctx.key(args.at(SOURCE));
+        // An access again, but the stage before has counted the read.
         let copy = ctx.shard.keyspace.find_to_use(ctx.db, key, ctx.now).map(|entry| entry.clone_detached());
         ctx.payload = copy.map_or(Payload::None, Payload::Value);
     } else {

@@ -190,8 +190,7 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
     })?;
     ctx.shard.keyspace.count_expired_fields(expired);
-    let stats = &mut ctx.shard.stats;
-    *(if edited.is_some() { &mut stats.hits } else { &mut stats.misses }) += 1;
+    ctx.shard.stats.count_read(edited.is_some());
     match (edited, event) {
         (None, _) => {
             write_nulls(args, first, reply);

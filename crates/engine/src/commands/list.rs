@@ -2,7 +2,7 @@
 //!
 //! LPOS and LINDEX cost as much as they walk over, in one turn, LRANGE in pieces; all else here is bounded by its arguments.
 
-use super::element::nothing;
+use super::element::{nothing, write_element};
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
@@ -143,26 +143,6 @@ impl Side {
     }
 }
 
-/// Writes an element as a bulk string.
-pub(super) fn write_element(element: Element<'_>, reply: &mut Reply) {
-    let Element::Int(int) = element else { return reply.bulk(&element.text()) };
-    // An `i64` has a sign and 19 digits at most.
-    let (mut text, mut start, mut rest) = ([0; 20], 20, int.unsigned_abs());
-    loop {
-        start -= 1;
-        text[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if int < 0 {
-        start -= 1;
-        text[start] = b'-';
-    }
-    reply.bulk(&text[start..]);
-}
-
 /// An integer within bounds, or the error that Valkey gives for it.
 pub(super) fn long_in(text: &[u8], min: i64, max: i64, error: &'static str) -> Result<i64, Error> {
     parse_int(text).filter(|number| (min..=max).contains(number)).ok_or(Error::text(error))
@@ -233,7 +213,7 @@ pub(super) fn pop_some(
         reply.array(count);
     }
     for place in view.places(view.end(side), side).take(count) {
-        write_element(view.get(place), reply);
+        write_element(reply, view.get(place));
     }
     let start = if side == Side::Left { 0 } else { view.len() - count };
     list.remove_range(start, count);
@@ -314,7 +294,7 @@ fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         let end = count.min(written.saturating_add(piece));
         let mut places = list.places(first, Side::Left);
         for place in places.by_ref().take(end - written) {
-            write_element(list.get(place), reply);
+            write_element(reply, list.get(place));
         }
         (places.next().filter(|_| end < count), end)
     };
@@ -337,7 +317,7 @@ fn lindex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let list = entry.list().ok_or(Error::WrongType)?;
     let index = args.int(2)?;
     match number_of(index, list.len()).and_then(|number| list.place(number)) {
-        Some(place) => write_element(list.get(place), reply),
+        Some(place) => write_element(reply, list.get(place)),
         None => reply.null(),
     }
     Ok(Flow::Done)
