@@ -9,6 +9,7 @@ mod process;
 mod samples;
 
 mod system;
+mod tasks;
 
 mod server;
 

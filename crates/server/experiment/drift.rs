@@ -1,7 +1,6 @@
 //! Moves a running server from CPU to CPU.
 
-use std::collections::HashMap;
-use std::fs;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::system::{Mask, place, wake_precisely};
+use super::tasks::{thread_times, threads_of};
 use crate::latency::system::{be_urgent, now_ns, sleep_until};
 
 /// After so many moves the threads of the server are looked up anew, and all of them moved.
@@ -75,7 +75,7 @@ impl Drop for Drift {
 fn drift(pid: u32, masks: &[Mask], interval_ns: u64, over: &AtomicBool) -> Result<Moves> {
     let start = now_ns();
     let (mut count, mut next) = (0u64, start);
-    let (mut known, mut awake) = (HashMap::new(), Vec::new());
+    let (mut known, mut awake) = (BTreeMap::new(), Vec::new());
     while !over.load(Ordering::Relaxed) {
         let mask = &masks[count as usize % masks.len()];
         if count.is_multiple_of(MOVES_PER_LOOK) {
@@ -96,24 +96,13 @@ fn drift(pid: u32, masks: &[Mask], interval_ns: u64, over: &AtomicBool) -> Resul
     Ok(Moves { count, asked_us: interval_ns / 1000, interval_us })
 }
 
-/// Those of the threads that have run since the last look, or all if none has: to move one that sleeps takes time and changes nothing.
-fn awake_since(known: &mut HashMap<i32, u64>, pid: u32, threads: &[i32]) -> Vec<i32> {
-    let ran_ns = |thread: i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    let now: HashMap<i32, u64> =
-        threads.iter().map(|&thread| (thread, ran_ns(thread).unwrap_or_default())).collect();
-    let old = std::mem::replace(known, now);
+/// Those of the threads that have run since the last look, or all if that is not known or none has: to move one that sleeps takes time
+/// and changes nothing.
+fn awake_since(known: &mut BTreeMap<i32, f64>, pid: u32, threads: &[i32]) -> Vec<i32> {
+    let old = std::mem::replace(known, thread_times(pid));
     let has_run = |thread: &&i32| old.get(*thread) != known.get(*thread);
     let awake: Vec<i32> = threads.iter().filter(has_run).copied().collect();
     if awake.is_empty() { threads.to_vec() } else { awake }
-}
-
-/// The threads of a process; none where there is no such process.
-pub(super) fn threads_of(pid: u32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Has threads run on these CPUs. Those that have ended meanwhile do not count.

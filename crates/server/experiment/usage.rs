@@ -1,13 +1,12 @@
 //! What a server uses while it is loaded: processor time, memory, threads.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::drift::threads_of;
 use super::process::{US_PER_TICK, cpu_us, peak_bytes, resident_bytes};
+use super::tasks::{thread_times, threads_of};
 
 /// What a server used during one load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,16 +107,6 @@ impl Watch {
             threads: self.threads,
         })
     }
-}
-
-/// Processor time of each thread so far, in µs; empty where the kernel does not tell.
-fn thread_times(pid: u32) -> BTreeMap<i32, f64> {
-    let time = |thread: i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/schedstat")).ok()?;
-        let ns: f64 = text.split(' ').next()?.parse().ok()?;
-        Some((thread, ns / 1e3))
-    };
-    threads_of(pid).into_iter().filter_map(time).collect()
 }
 
 /// The greatest share of a CPU, in percent, in any `seconds` of the looks: the load generator connects before the load, and
