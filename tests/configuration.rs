@@ -286,9 +286,9 @@ fn what_makes_no_sense_is_said_in_a_sentence_with_code_2() {
         let (code, _, error) = check(&[&path], "");
         assert!(code == Some(2) && error.contains(sentence), "{error}");
     }
-    fs::write(&file, [0xff, b'\n']).expect("a file");
+    fs::write(&file, b"\xef\xbb\xbftimeout 5\r\n # caf\xe9\nlogfile \xff\n").expect("a file");
     let (code, _, error) = check(&[&path], "");
-    assert!(code == Some(2) && error.contains("stream did not contain valid UTF-8"), "{error}");
+    assert_eq!((code, error), (Some(2), format!("corelane: {path}, line 3: this is not text in UTF-8\n")));
     fs::remove_dir_all(dir).expect("the directory made above");
 }
 

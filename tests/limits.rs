@@ -85,6 +85,27 @@ fn a_quiet_client_is_closed_after_timeout() {
     }
 }
 
+#[test]
+fn whom_a_pause_holds_is_not_closed_after_timeout() {
+    for shards in SHARD_COUNTS {
+        let server = Server::ours(shards);
+        let mut admin = server.client();
+        admin.check("CLIENT PAUSE 100000 WRITE", "+OK\r\n");
+        let mut held = server.client();
+        held.write(b"SET k v\r\n").expect("the server reads");
+        await_field(&mut admin, "blocked_clients", 1);
+        // They came later, so that their end tells that the one before them would have come to its own.
+        let mut quiet: Vec<Client> = (0..2 * shards).map(|_| server.client()).collect();
+        quiet.iter_mut().for_each(|client| client.check("PING", "+PONG\r\n"));
+        admin.check("CONFIG SET timeout 1", "+OK\r\n");
+        for client in &mut quiet {
+            assert_eq!(client.read_to_close(), Some(Vec::new()), "{shards} shards");
+        }
+        server.client().check("CLIENT UNPAUSE", "+OK\r\n");
+        assert_eq!(held.read(), Outcome::Reply(b"+OK\r\n".to_vec()), "{shards} shards");
+    }
+}
+
 /// The timers of the server's ends of connections, as in /proc/net/tcp: `02:<hex>` for a keep-alive probe to come.
 fn timers(server: &Server) -> Vec<String> {
     let table =

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail};
 
 /// Files that include each other end here.
 const DEPTH_MAX: usize = 16;
+/// U+FEFF.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// One directive as it stands in a file or on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,39 +20,53 @@ pub(crate) struct Line {
 
 /// The directives of a file; `-` is the standard input.
 pub(crate) fn read(path: &str) -> Result<Vec<Line>> {
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     match path {
-        "-" => std::io::stdin().read_to_string(&mut text).map(drop),
-        _ => read_into(path, &mut text),
+        "-" => std::io::stdin().read_to_end(&mut bytes).map(drop),
+        _ => std::fs::read(path).map(|read| bytes = read),
     }
     .with_context(|| format!("cannot read the configuration file {path}"))?;
-    lines_of(path, &text, 0)
+    lines_of(path, &bytes, 0)
 }
 
-fn read_into(path: &str, text: &mut String) -> std::io::Result<()> {
-    std::fs::File::open(path)?.read_to_string(text).map(drop)
+/// The lines of a file without their ends, and without the mark of UTF-8 that some editors put in front.
+pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let text = file.strip_prefix(UTF8_MARK).unwrap_or(file);
+    text.split_inclusive(|&byte| byte == b'\n').map(|line| {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    })
 }
 
-fn lines_of(path: &str, text: &str, depth: usize) -> Result<Vec<Line>> {
-    let mut lines = Vec::new();
-    for (number, text) in text.lines().enumerate() {
+/// A line as text; one that is a comment may be in any encoding, and says nothing then.
+pub(crate) fn text_of(line: &[u8]) -> Result<&str> {
+    match std::str::from_utf8(line) {
+        Ok(text) => Ok(text),
+        Err(_) if line.trim_ascii_start().starts_with(b"#") => Ok(""),
+        Err(_) => bail!("this is not text in UTF-8"),
+    }
+}
+
+fn lines_of(path: &str, file: &[u8], depth: usize) -> Result<Vec<Line>> {
+    let mut found = Vec::new();
+    for (number, line) in lines(file).enumerate() {
         let place = format!("{path}, line {}", number + 1);
-        let Some((name, words)) = parse_line(text).with_context(|| place.clone())? else { continue };
+        let parsed = text_of(line).and_then(parse_line).with_context(|| place.clone())?;
+        let Some((name, words)) = parsed else { continue };
         if name != "include" {
-            lines.push(Line { place, name, words });
+            found.push(Line { place, name, words });
             continue;
         }
         if depth == DEPTH_MAX {
             bail!("{place}: more than {DEPTH_MAX} files include each other; take out one `include`");
         }
         for path in included(&words).with_context(|| place.clone())? {
-            let mut text = String::new();
-            read_into(&path, &mut text)
+            let file = std::fs::read(&path)
                 .with_context(|| format!("{place}: cannot read the configuration file {path}"))?;
-            lines.extend(lines_of(&path, &text, depth + 1)?);
+            found.extend(lines_of(&path, &file, depth + 1)?);
         }
     }
-    Ok(lines)
+    Ok(found)
 }
 
 /// The files that the words behind `include` name: one file, or with `*`, `?` or `[` those that there are, by name.

@@ -415,6 +415,11 @@ impl Session {
         self.client.wait.is_some() || self.pause == PauseState::Paused
     }
 
+    /// Whether replies are under way that do not depend on what the client does.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.order.is_empty() || self.in_transaction || self.resuming
+    }
+
     fn wants_read(&self, output_backlog_max: usize) -> bool {
         self.client.close.is_none()
             && (self.input.len() < INPUT_BACKLOG_MAX || self.can_run(output_backlog_max) && !self.resuming)

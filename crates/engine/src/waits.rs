@@ -8,7 +8,7 @@ use crate::errors::Error;
 use crate::keyspace::Millis;
 use crate::modes::Modes;
 use crate::node::Node;
-use crate::session::{Client, SessionId};
+use crate::session::SessionId;
 use crate::timing::Answered;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -77,10 +77,15 @@ impl Node {
         self.core.after_change(session, id);
     }
 
-    /// Whether this client is not idle although it says nothing: a command blocks it, or it listens to channels.
+    /// Whether this client is not idle although it says nothing: a command blocks it, a pause holds one, or it listens to channels.
     pub fn may_be_silent(&mut self, id: SessionId) -> bool {
-        let waits = |client: &Client| client.wait.is_some() || client.modes.has(Modes::SUBSCRIBED);
-        self.sessions.get_mut(id).is_some_and(|session| waits(&session.client))
+        let session = self.sessions.get_mut(id);
+        session.is_some_and(|session| session.is_waiting() || session.client.modes.has(Modes::SUBSCRIBED))
+    }
+
+    /// Whether this client has not been answered yet: by other shards, or since it has sent more than is run at a time.
+    pub fn owes(&mut self, id: SessionId) -> bool {
+        self.sessions.get_mut(id).is_some_and(|session| session.is_owed())
     }
 
     /// Clients that a command blocks.

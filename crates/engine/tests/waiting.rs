@@ -102,6 +102,24 @@ fn who_waits_for_several_keys_sees_whole_transactions() {
     }
 }
 
+/// Such a client was closed after `timeout`, or when its peer had said that it would send no more.
+#[test]
+fn who_waits_for_another_shard_is_owed_an_answer() {
+    let [here, there] = keys();
+    for (line, owed) in [
+        (format!("GET {here}"), false),
+        (format!("GET {there}"), true),
+        (format!("MGET {here} {there}"), true),
+    ] {
+        let mut nodes = nodes(2);
+        let client = nodes[0].open(Peer::default(), NOW);
+        say(&mut nodes[0], client, &line);
+        assert_eq!((nodes[0].owes(client), nodes[0].may_be_silent(client)), (owed, false), "{line}");
+        settle(&mut nodes);
+        assert!(!nodes[0].owes(client), "{line}");
+    }
+}
+
 #[test]
 fn a_failed_shard_is_not_waited_for_and_its_clients_are_not_served() {
     let [a, b] = keys();

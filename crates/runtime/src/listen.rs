@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
@@ -25,6 +25,9 @@ pub enum ListenError {
     /// Someone else listens there.
     #[error("port {} of {} is in use by another process: stop that one, or choose another --port", .0.port(), .0.ip())]
     Busy(SocketAddr),
+    /// We do ourselves.
+    #[error("--bind names {} beside another address that includes it, or that it includes: leave out one of them", .0.ip())]
+    Twice(SocketAddr),
     /// A port below 1024, or a policy.
     #[error("this user may not listen on port {} of {}: choose a port above 1023, or grant CAP_NET_BIND_SERVICE", .0.port(), .0.ip())]
     Forbidden(SocketAddr),
@@ -129,23 +132,36 @@ pub struct Listeners {
     pub warning: Option<String>,
 }
 
-/// The file of a Unix socket that is ours; dropping it removes the file.
+/// The file of a Unix socket that is ours; dropping it removes the file, unless another has come in its place.
 #[derive(Debug)]
-pub struct UnixFile(PathBuf);
+pub struct UnixFile {
+    path: PathBuf,
+    identity: FileIdentity,
+}
+
+/// Device and inode.
+type FileIdentity = (u64, u64);
 
 impl UnixFile {
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 }
 
 impl Drop for UnixFile {
     fn drop(&mut self) {
-        // It may have been removed by hand; there is nobody to tell.
-        let _ = fs::remove_file(&self.0);
+        // Who has removed it by hand may have started another server there, whose socket it is then.
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // There is nobody to tell.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+fn identity(path: &Path) -> io::Result<FileIdentity> {
+    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
 /// Binds and listens everywhere, for that many shards. Where the system has no SO_REUSEPORT (some socket accelerators do not),
@@ -177,17 +193,27 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
         for bind in &options.bind {
             let (name, optional) = bind.strip_prefix('-').map_or((bind.as_str(), false), |name| (name, true));
             for address in resolve(name, options.port)? {
+                // A name and its address, for instance.
+                if listeners.addresses.contains(&address) {
+                    continue;
+                }
                 match listen_tcp(address, options.backlog, &mut listeners.per_shard[..accepting]) {
                     Ok(()) => listeners.addresses.push(address),
                     Err(error) if optional && is_missing(&error) => {}
+                    Err(error)
+                        if error.kind() == io::ErrorKind::AddrInUse
+                            && is_taken_by(&listeners.addresses, address) =>
+                    {
+                        return Err(ListenError::Twice(address));
+                    }
                     Err(error) => return Err(tcp_error(address, error)),
                 }
             }
         }
     }
     if let Some(path) = &options.unixsocket {
-        let socket = listen_unix(path, options)?;
-        listeners.unix_file = Some(UnixFile(path.clone()));
+        let (socket, file) = listen_unix(path, options)?;
+        listeners.unix_file = Some(file);
         for shard in &mut listeners.per_shard[..accepting] {
             let clone =
                 socket.try_clone().map_err(|error| ListenError::Unix { path: path.clone(), error })?;
@@ -198,6 +224,13 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
         return Err(ListenError::Nowhere);
     }
     Ok(listeners)
+}
+
+/// Whether it is our own sockets on `addresses` that keep another from `wanted`: all addresses and one of them exclude each other.
+fn is_taken_by(addresses: &[SocketAddr], wanted: SocketAddr) -> bool {
+    let all = |address: &SocketAddr| address.ip().is_unspecified();
+    let same_family = |address: &&SocketAddr| address.is_ipv4() == wanted.is_ipv4();
+    addresses.iter().filter(same_family).any(|address| all(address) || all(&wanted))
 }
 
 fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, ListenError> {
@@ -284,7 +317,7 @@ fn tcp_error(address: SocketAddr, error: io::Error) -> ListenError {
     }
 }
 
-fn listen_unix(path: &Path, options: &ListenOptions) -> Result<Socket, ListenError> {
+fn listen_unix(path: &Path, options: &ListenOptions) -> Result<(Socket, UnixFile), ListenError> {
     let failed = |error| ListenError::Unix { path: path.to_owned(), error };
     clear_the_way(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None).map_err(failed)?;
@@ -296,11 +329,12 @@ fn listen_unix(path: &Path, options: &ListenOptions) -> Result<Socket, ListenErr
         }
         _ => failed(error),
     })?;
+    let file = UnixFile { path: path.to_owned(), identity: identity(path).map_err(failed)? };
     if let Some(mode) = options.unixsocketperm {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)?;
     }
     socket.listen(options.backlog as i32).map_err(failed)?;
-    Ok(socket)
+    Ok((socket, file))
 }
 
 /// Removes the socket that a dead server left behind; refuses to touch a live one or anything else.
@@ -398,6 +432,19 @@ mod tests {
     }
 
     #[test]
+    fn an_address_may_be_named_twice_but_not_beside_all_addresses() {
+        let port = free_port();
+        let listeners = listen(&options(&["127.0.0.1", "-127.0.0.1", "localhost"], port), 2).unwrap();
+        let ours = SocketAddr::from(([127, 0, 0, 1], port));
+        assert_eq!(listeners.addresses.iter().filter(|&&address| address == ours).count(), 1);
+        drop(listeners);
+        for (bind, twice) in [(["*", "127.0.0.1"], "127.0.0.1"), (["127.0.0.1", "*"], "0.0.0.0")] {
+            let expected = format!("--bind names {twice} beside another address that includes it");
+            assert!(refusal(&options(&bind, port)).starts_with(&expected));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_bound_is_named() {
         let port = free_port();
         assert_eq!(
@@ -437,6 +484,20 @@ mod tests {
         }
         assert_eq!(received, b"x");
         drop(listeners);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_unix_socket_that_another_server_has_made_meanwhile_stays() {
+        let path = scratch("succeeded");
+        let mut options = options(&[], 0);
+        options.unixsocket = Some(path.clone());
+        let first = listen(&options, 1).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = listen(&options, 1).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
         assert!(!path.exists());
     }
 

@@ -13,7 +13,7 @@ const PASS_INTERVAL_MS: Millis = 1000;
 const STEP_COUNT_MAX: usize = 256;
 /// Seconds without traffic after which the output buffers of a connection are freed.
 const QUIET_S: u32 = 2;
-/// Seconds without progress after which a connection is closed whose peer has ended it but does not take the replies.
+/// Seconds without progress after which a connection is closed whose peer has ended it but does not take its last replies.
 const ENDING_S: u32 = 10;
 
 /// Where the current pass is.
@@ -86,11 +86,11 @@ impl Net {
         let Some(connection) = self.connections.at(idx) else { return };
         let quiet_s = now_s.saturating_sub(connection.active_s);
         let id = connection.id;
+        let timeout_s = self.limits.timeout_s;
         // Who waits for the server is not idle.
-        let expired =
-            self.limits.timeout_s > 0 && quiet_s >= self.limits.timeout_s && !turn.node.may_be_silent(id);
+        let expired = timeout_s > 0 && quiet_s >= timeout_s && !turn.node.may_be_silent(id);
         let abandoned = connection.phase == Phase::Ending && quiet_s >= ENDING_S;
-        if expired || abandoned || turn.node.is_over_soft_limit(id, turn.now) {
+        if (expired || abandoned) && !turn.node.owes(id) || turn.node.is_over_soft_limit(id, turn.now) {
             return self.close(id, turn);
         }
         if connection.fat && quiet_s >= QUIET_S && !connection.sending {
