@@ -233,6 +233,7 @@ impl Node {
             payload: std::mem::replace(&mut result.payload, Payload::None),
             pace: Pace::Pieces,
             resume: run.resume,
+            looked_up: false,
             elements: 0,
         };
         let PartRun { mut result, again } = run_part(ctx, part, Some(merge), item.args.args(), result);

@@ -404,8 +404,9 @@ impl Node {
             .collect();
         tx.phase = Phase::Running(stage);
         tx.awaited = tx.active.len();
-        let others = tx.active.len().saturating_sub(1);
-        let payloads = std::iter::repeat_n(payload.clone(), others).chain([payload]);
+        // Mostly there is one, and what it is sent may be large.
+        let copies: Vec<Payload> = tx.active.iter().skip(1).map(|_| payload.clone()).collect();
+        let payloads = copies.into_iter().chain([payload]);
         for (idx, payload) in tx.active.iter().zip(payloads) {
             self.core.send(tx.parts[*idx].shard, TxMessage::Run { tx: id, stage, key, payload, last: false });
         }

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing};
 use crate::command_stats::CommandStats;
-use crate::commands::{SortShare, SortWork};
+use crate::commands::{SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -191,6 +191,8 @@ pub enum Payload {
     Sort(Box<SortShare>),
     /// A SORT that is under way on this shard.
     Sorting(Box<SortWork>),
+    /// A combination of sets that is.
+    Combining(Box<SetWork>),
     /// Numbers of clients.
     Clients(Vec<u64>),
     /// A digest of a shard's data.
@@ -207,6 +209,20 @@ pub enum Payload {
     Log(Box<LogPart>),
     /// What its latency monitor noted.
     Latency(Box<LatencyPart>),
+}
+
+impl Payload {
+    /// Gives it up, and has large values in it freed by and by.
+    pub(crate) fn discard(self, keyspace: &mut Keyspace) {
+        match self {
+            Self::Value(content) => keyspace.discard(content.value),
+            Self::Values(contents) => {
+                contents.into_iter().for_each(|(_, content)| keyspace.discard(content.value));
+            }
+            Self::Combining(work) => work.discard(keyspace),
+            _ => {}
+        }
+    }
 }
 
 /// Members with scores of one set, on their way to be combined with those of others.
@@ -377,6 +393,8 @@ pub struct Ctx<'a> {
     pub pace: Pace,
     /// Where a handler that answered `Flow::Again` goes on; 0 at first.
     pub resume: u64,
+    /// The command was put off, so its keys have been looked up before.
+    pub looked_up: bool,
     /// Elements written to the reply so far, for handlers that do not know their number beforehand.
     pub elements: u64,
 }
@@ -409,7 +427,7 @@ impl Ctx<'_> {
     /// The same for a command that may be done in pieces: only the first of them counts.
     #[inline]
     pub fn lookup_once(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
-        if self.resume == 0 { self.lookup(key) } else { self.find(key) }
+        if self.resume == 0 && !self.looked_up { self.lookup(key) } else { self.find(key) }
     }
 
     /// The same, and is an access whatever the client wants.

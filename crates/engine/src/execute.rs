@@ -32,6 +32,7 @@ pub(crate) fn ctx<'a>(shard: &'a mut Shard, db: usize, now: Millis, keys: KeySel
         payload: Payload::None,
         pace: Pace::Whole,
         resume: 0,
+        looked_up: false,
         elements: 0,
     }
 }

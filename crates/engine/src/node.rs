@@ -335,11 +335,10 @@ impl Node {
         if !self.core.blocking.later.is_empty() {
             self.serve_on(now);
             self.pump(now);
-            more |= !self.core.blocking.later.is_empty();
             self.core.shard.timing.stop();
         }
         if self.participant.has_jobs() {
-            more |= self.step_job(now);
+            self.step_job(now);
             self.pump(now);
             self.core.shard.timing.stop();
         } else if self.participant.has_granted() {
@@ -350,7 +349,8 @@ impl Node {
             self.pump(now);
         }
         self.run_later(now);
-        more | self.participant.has_granted() || !self.core.later.is_empty()
+        // What has just been done may have begun something else.
+        more | self.participant.has_work() || !self.core.later.is_empty() || !self.core.blocking.later.is_empty()
     }
 
     /// Runs the next piece of a client's input that was too much for one turn.

@@ -183,6 +183,11 @@ impl Participant {
         !self.jobs.is_empty() || !self.bundles.is_empty() || !self.walks.is_empty()
     }
 
+    /// Whether there is something to be done that waits for nothing.
+    pub(crate) fn has_work(&self) -> bool {
+        self.has_jobs() || self.has_granted()
+    }
+
     /// Whether commands have been granted what they waited for and have not been run.
     pub(crate) fn has_granted(&self) -> bool {
         !self.granted.is_empty()
@@ -308,6 +313,7 @@ impl Node {
             payload: std::mem::take(&mut result.payload),
             pace: Pace::Pieces,
             resume,
+            looked_up: false,
             elements: 0,
         };
         self.core.current = Some(request.command.name);
@@ -330,8 +336,8 @@ impl Node {
         self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
     }
 
-    /// Goes on with one part and one command that are run in steps; true if any is left.
-    pub(crate) fn step_job(&mut self, now: Millis) -> bool {
+    /// Goes on with one part and one command that are run in steps.
+    pub(crate) fn step_job(&mut self, now: Millis) {
         self.step_walk(now);
         if let Some(run) = self.participant.bundles.pop_front() {
             self.run_bundle(run, now);
@@ -341,7 +347,6 @@ impl Node {
                 Some(stage) => self.run_stage(job.tx, stage, job.result, job.resume, now),
             }
         }
-        self.participant.has_jobs()
     }
 
     fn run_stage(&mut self, tx: TxId, stage: Stage, mut result: PartResult, resume: u64, now: Millis) {
@@ -366,6 +371,7 @@ impl Node {
             payload: std::mem::take(&mut result.payload),
             pace: Pace::Pieces,
             resume,
+            looked_up: false,
             elements: 0,
         };
         self.core.current = Some(request.command.name);

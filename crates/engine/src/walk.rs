@@ -37,8 +37,6 @@ impl Participant {
         args: Args<'_>,
         now: Millis,
     ) {
-        // It looks its key up again.
-        shard.stats.hits -= 1;
         let ticket = match self.faults.reads_unguarded {
             true => ticket,
             false => ticket.or_else(|| Some(self.hold(shard, command, args))),
@@ -57,6 +55,7 @@ impl Node {
         let (head, core) = (walk.origin.head, &mut self.core);
         let is_gone = walk.origin.from == core.shard.me && self.sessions.get_mut(head.session).is_none();
         if is_gone && !walk.command.is_exclusive_for(walk.args.args()) {
+            walk.result.payload.discard(&mut core.shard.keyspace);
             return core.serve_new(&mut self.participant, walk.ticket, now);
         }
         let (Plan::OneShard(run) | Plan::Staged { read: run, .. }) = walk.command.plan else {
@@ -68,7 +67,7 @@ impl Node {
         let args = walk.args.args();
         let keys = walk.command.key_range(args).map_or(KeySelection::List(&[]), KeySelection::Range);
         let mut ctx = ctx(&mut core.shard, head.db.into(), walk.began, keys);
-        (ctx.pace, ctx.resume) = (Pace::Pieces, walk.resume);
+        (ctx.pace, ctx.resume, ctx.looked_up) = (Pace::Pieces, walk.resume, true);
         ctx.payload = std::mem::take(&mut walk.result.payload);
         let PartRun { mut result, again } = run_part(ctx, run, None, args, walk.result);
         result.ns += core.shard.timing.lap();

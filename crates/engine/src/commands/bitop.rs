@@ -1,10 +1,10 @@
 //! BITOP: strings combined bit by bit, on whatever shards they are.
 
 use super::bitmap::{BITMAP, read_string};
-use super::set_algebra::next_of_store;
+use super::set_algebra::shares;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::{Ctx, Decide, Next, Payload};
+use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::keyspace::{Detached, NewValue, StringForm, Value};
@@ -73,7 +73,7 @@ fn check(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 }
 
 /// Combines the sources of this shard; stores the result if everything is here, and ships it otherwise.
-fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let op = Operation::parse(args)?;
     let all_here = ctx.keys.len() + DESTINATION == args.len();
     let mut result: Option<Vec<u8>> = None;
@@ -91,7 +91,7 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
     }
     let Some(result) = result else { return Ok(Flow::Done) };
     if all_here {
-        store(ctx, args, op, result);
+        store(ctx, args, op, result, reply);
     } else {
         let value = Value::String(Bytes::from(result));
         ctx.payload = Payload::Values(vec![(0, Detached { value, expiry: None, form: StringForm::Plain })]);
@@ -100,10 +100,13 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
 }
 
 fn decide(decide: &mut Decide<'_>) -> Next {
-    next_of_store(decide, DESTINATION)
+    match shares(decide) {
+        Ok(sent) => Next::Run { stage: 1, on: On::Key(DESTINATION), payload: Payload::Values(sent) },
+        Err(next) => next,
+    }
 }
 
-fn write(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+fn write(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let op = Operation::parse(args)?;
     let mut result: Option<Vec<u8>> = None;
     if let Payload::Values(values) = std::mem::take(&mut ctx.payload) {
@@ -115,15 +118,15 @@ fn write(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error
             }
         }
     }
-    store(ctx, args, op, result.unwrap_or_default());
+    store(ctx, args, op, result.unwrap_or_default(), reply);
     Ok(Flow::Done)
 }
 
-/// Stores the result, or removes the key if it is empty.
-fn store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation, mut result: Vec<u8>) {
+/// Stores the result, or removes the key if it is empty; replies with its size.
+fn store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation, mut result: Vec<u8>, reply: &mut Reply) {
     let name = args.at(DESTINATION);
     let key = ctx.key(name);
-    ctx.elements = result.len() as u64;
+    reply.int(result.len() as i64);
     if result.is_empty() {
         if ctx.remove(key) {
             ctx.notify(EventClasses::GENERIC, "del", name);

@@ -61,6 +61,7 @@ mod scan;
 mod server;
 mod set;
 mod set_algebra;
+mod set_combine;
 mod set_random;
 mod shutdown;
 mod sort;
@@ -149,6 +150,7 @@ static FAMILIES: &[&[Command]] = &[
 ];
 
 pub(crate) use list_blocking::wait_deadline;
+pub use set_combine::SetWork;
 pub use sort::SortShare;
 pub use sort_pieces::SortWork;
 

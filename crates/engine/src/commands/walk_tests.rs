@@ -5,7 +5,7 @@ use crate::command::PieceSizes;
 
 const MANY: usize = 5000;
 
-/// Large collections under the names `h`, `l`, `s` and `z`, and what SORT may look for about them.
+/// Large collections under the names `h`, `l`, `s` and `z`, sets that share members with `s`, and what SORT may look for.
 fn fill(bench: &mut Bench) {
     for start in (0..MANY).step_by(500) {
         let range = start..start + 500;
@@ -14,6 +14,8 @@ fn fill(bench: &mut Bench) {
         bench.run(&format!("HSET h {}", list(&|n| format!("f{n} v{n}"))));
         bench.run(&format!("RPUSH l {}", list(&|n| number(n).to_string())));
         bench.run(&format!("SADD s {}", list(&|n| format!("m{n}"))));
+        bench.run(&format!("SADD s2 {}", list(&|n| format!("m{}", n * 2))));
+        bench.run(&format!("SADD s3 {}", list(&|n| format!("m{}", n * 3))));
         bench.run(&format!("ZADD z {}", list(&|n| format!("{} m{n}", number(n) / 3))));
         bench.run(&format!("MSET {}", list(&|n| format!("w:{n} {} w:m{n} {}", number(n) % 100, number(n)))));
     }
@@ -77,6 +79,22 @@ fn pieces_make_the_reply_that_one_turn_makes() {
         "SORT s",
         "SORT l BY s:* STORE l",
         "SORT h",
+        "SINTER s s2",
+        "SINTER s s2 s3",
+        "SINTER s none",
+        "SUNION s s2",
+        "SUNION s s2 s3 none",
+        "SDIFF s s2",
+        "SDIFF s s2 s3",
+        "SDIFF none s",
+        "SINTERCARD 3 s s2 s3",
+        "SINTERCARD 2 s s2 LIMIT 777",
+        "SINTERSTORE d s s2",
+        "SUNIONSTORE d s s2 s3",
+        "SDIFFSTORE {x}d s s2 s3",
+        "SUNIONSTORE s2 s s2",
+        "SINTER s h",
+        "SUNIONSTORE d z s",
     ];
     for shards in [1, 2, 5] {
         let (mut whole, mut pieces) = (filled(shards, 1 << 20), filled(shards, 300));
@@ -85,7 +103,7 @@ fn pieces_make_the_reply_that_one_turn_makes() {
             pieces.run(hello);
             for command in commands {
                 let both = [&mut whole, &mut pieces].map(|bench| {
-                    ["", "LRANGE d 0 -1", "LRANGE {x}d 0 -1", "LRANGE l 0 -1"]
+                    ["", "LRANGE d 0 -1", "LRANGE {x}d 0 -1", "LRANGE l 0 -1", "SMEMBERS d", "SMEMBERS {x}d"]
                         .map(|look| bench.run(if look.is_empty() { command } else { look }))
                 });
                 assert!(both[0] == both[1], "{command} on {shards} shards after {hello}");
@@ -153,6 +171,8 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
         ("ZRANGE z 0 -1", "[]"),
         ("SORT l", "[]"),
         ("SORT s ALPHA STORE d", ":0"),
+        ("SINTER s s2", "[]"),
+        ("SDIFF s none", "[]"),
     ] {
         let mut bench = filled(1, 100);
         let key = command.split(' ').nth(1).expect("a key");
@@ -167,8 +187,38 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
 }
 
 #[test]
+fn a_set_whose_time_comes_in_between_is_not_combined() {
+    let others = |bench: &mut Bench| bench.run("SCARD s2");
+    for shards in [1, 2, 5] {
+        for (command, look) in [
+            ("SUNION s s2", ""),
+            ("SUNION s s2 none", ""),
+            ("SUNIONSTORE d s s2", "SMEMBERS d"),
+            ("SDIFF s2 s", ""),
+        ] {
+            let mut bench = filled(shards, 100);
+            let expected = bench.run("SMEMBERS s2").matches('"').count() / 2;
+            bench.run("PEXPIRE s 50");
+            let reader = bench.connect(0, 7);
+            bench.send(reader, command);
+            for _ in 0..3 {
+                tick(&mut bench);
+            }
+            bench.now += 100;
+            let mut said = bench.hear(reader);
+            if !look.is_empty() {
+                assert_eq!(said, format!(":{expected}"), "{command} on {shards} shards");
+                said = bench.run(look);
+            }
+            assert_eq!(said.matches('"').count() / 2, expected, "{command} on {shards} shards: {said:.200}");
+            assert_eq!(others(&mut bench), format!(":{expected}"));
+        }
+    }
+}
+
+#[test]
 fn who_leaves_lets_go() {
-    for command in ["SMEMBERS s", "SORT l", "SORT s BY nosort STORE d"] {
+    for command in ["SMEMBERS s", "SUNION s s2 s3", "SORT l", "SORT s BY nosort STORE d"] {
         let mut bench = filled(1, 100);
         let reader = bench.connect(0, 7);
         bench.send(reader, command);

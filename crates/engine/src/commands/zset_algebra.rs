@@ -5,7 +5,7 @@
 //! and they are combined where the result is wanted: at the coordinator for the client, at the destination's shard to be stored.
 //! Scores are shipped as they are, since sums of doubles depend on the order of the sets, which is Valkey's.
 
-use super::set_algebra::hold_those;
+use super::set_combine::hold_those;
 use super::zset_combine::{
     CARD, DIFF, Form, INTER, Options, READ_COUNT_AT, STORE_COUNT_AT, UNION, combine, combine_sent, is_source,
     send, sources, views, weighed,
