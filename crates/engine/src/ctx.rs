@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing};
 use crate::command_stats::CommandStats;
-use crate::commands::{SetWork, SortShare, SortWork};
+use crate::commands::{ScoreWork, SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -193,6 +193,8 @@ pub enum Payload {
     Sorting(Box<SortWork>),
     /// A combination of sets that is.
     Combining(Box<SetWork>),
+    /// The same of sorted sets.
+    Scoring(Box<ScoreWork>),
     /// Numbers of clients.
     Clients(Vec<u64>),
     /// A digest of a shard's data.
@@ -220,6 +222,7 @@ impl Payload {
                 contents.into_iter().for_each(|(_, content)| keyspace.discard(content.value));
             }
             Self::Combining(work) => work.discard(keyspace),
+            Self::Scoring(work) => work.discard(keyspace),
             _ => {}
         }
     }

@@ -68,7 +68,9 @@ pub use command::{
     MergeFn, Pace, Pacing, Permit, PieceSizes, Plan, Scope, SessionHandler,
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
-pub use commands::{CommandNumber, CommandTable, SetWork, SortShare, SortWork, all as all_commands};
+pub use commands::{
+    CommandNumber, CommandTable, ScoreWork, SetWork, SortShare, SortWork, all as all_commands,
+};
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,
     SessionCtx, Shard, ShardReport,

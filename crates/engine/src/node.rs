@@ -350,7 +350,7 @@ impl Node {
         }
         self.run_later(now);
         // What has just been done may have begun something else.
-        more | self.participant.has_work() || !self.core.later.is_empty() || !self.core.blocking.later.is_empty()
+        more | self.participant.has_work() || self.core.has_later()
     }
 
     /// Runs the next piece of a client's input that was too much for one turn.

@@ -37,6 +37,11 @@ enum Access {
 }
 
 impl Core {
+    /// Whether something was left for the next turn.
+    pub(crate) fn has_later(&self) -> bool {
+        !self.later.is_empty() || !self.blocking.later.is_empty()
+    }
+
     /// To be called when a command is at its end: serves those who wait for keys that it has made, then lets go of its intents.
     #[inline]
     pub(crate) fn serve_new(&mut self, participant: &mut Participant, holds: Option<Ticket>, now: Millis) {

@@ -5,7 +5,7 @@
 use super::geo::{GEO, READ, write_distance, write_position};
 use super::geo_options::{Form, Order, Query, RADIUS_EVENT, SEARCH_DESTINATION, SEARCH_EVENT};
 use super::sort_order::order_part;
-use super::zset_algebra::store;
+use super::zset_pieces::store_members;
 use crate::args::Args;
 use crate::command::{Command, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload, SentScores};
@@ -140,7 +140,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> R
     };
     let members = members.tally(&query);
     if ctx.keys.contains(destination) {
-        store(ctx, args.at(destination), members, form.event());
+        store_members(ctx, args.at(destination), members, form.event());
         reply.int(ctx.elements as i64);
     } else {
         let sent = SentScores { place: destination, len: members.len(), members, seed: 0 };
@@ -172,7 +172,7 @@ fn store_sent(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Fl
     if let Payload::Scores(sent) = std::mem::take(&mut ctx.payload) {
         for one in sent {
             let event = if one.place == SEARCH_DESTINATION { SEARCH_EVENT } else { RADIUS_EVENT };
-            store(ctx, args.at(one.place), one.members, event);
+            store_members(ctx, args.at(one.place), one.members, event);
         }
     }
     reply.int(ctx.elements as i64);

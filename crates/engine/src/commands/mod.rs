@@ -81,6 +81,7 @@ mod walk_tests;
 mod zset;
 mod zset_algebra;
 mod zset_combine;
+mod zset_pieces;
 mod zset_pop;
 mod zset_range;
 mod zset_range_store;
@@ -153,6 +154,7 @@ pub(crate) use list_blocking::wait_deadline;
 pub use set_combine::SetWork;
 pub use sort::SortShare;
 pub use sort_pieces::SortWork;
+pub use zset_pieces::ScoreWork;
 
 /// Bytes of the client's words that an error text repeats.
 const ECHOED_MAX: usize = 128;

@@ -5,7 +5,7 @@
 //! they are small, else at the first key's shard. Only there may it take its time ([`super::set_combine`]).
 
 use super::set::SET;
-use super::set_combine::{DESTINATION, Operation, Sink, combine_sent, members_of, run};
+use super::set_combine::{DESTINATION, Operation, SENT_AT_ONCE_MAX, Sink, combine_sent, members_of, run};
 use crate::args::Args;
 use crate::command::{Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload, write_error};
@@ -13,9 +13,6 @@ use crate::errors::Error;
 use crate::keyspace::Detached;
 use crate::settings::Settings;
 use corelane_resp::{Mark, Reply};
-
-/// Sets on their way with no more members than these in all are combined at once, where they have come together.
-const SENT_AT_ONCE_MAX: usize = 2048;
 
 const SOURCE: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 

@@ -17,6 +17,8 @@ use corelane_resp::{Mark, Reply};
 
 /// Where the result of a command that stores it goes.
 pub(super) const DESTINATION: usize = 1;
+/// Sets on their way with no more members than these in all are combined at once, where they have come together.
+pub(super) const SENT_AT_ONCE_MAX: usize = 2048;
 /// Members that are visited before a limit is looked at.
 const VISIT_STEP: usize = 64;
 /// A union of more sets than these is collected, rather than each member be looked for in all sets before.
@@ -289,8 +291,7 @@ fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply)
     if ctx.pace != Pace::Pieces {
         return SetWork::default();
     }
-    let is_there = |idx: &&usize| ctx.find(ctx.key(args.at(**idx))).is_some();
-    let present = keys.iter().filter(is_there).count();
+    let present = present(ctx, args, keys);
     match begun {
         Some(work) if work.present == present => work,
         begun => {
@@ -301,6 +302,11 @@ fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply)
             SetWork { present, ..SetWork::default() }
         }
     }
+}
+
+/// How many of the keys are there.
+pub(super) fn present(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize]) -> usize {
+    keys.iter().filter(|idx| ctx.find(ctx.key(args.at(**idx))).is_some()).count()
 }
 
 fn narrowed(result: Option<Set>, op: Operation, limits: &CompactLimits) -> Set {

@@ -17,6 +17,7 @@ fn fill(bench: &mut Bench) {
         bench.run(&format!("SADD s2 {}", list(&|n| format!("m{}", n * 2))));
         bench.run(&format!("SADD s3 {}", list(&|n| format!("m{}", n * 3))));
         bench.run(&format!("ZADD z {}", list(&|n| format!("{} m{n}", number(n) / 3))));
+        bench.run(&format!("ZADD z2 {}", list(&|n| format!("{}.1 m{}", number(n) / 7, n * 2))));
         bench.run(&format!("MSET {}", list(&|n| format!("w:{n} {} w:m{n} {}", number(n) % 100, number(n)))));
     }
 }
@@ -46,65 +47,96 @@ fn heard(bench: &mut Bench, client: Visitor) -> usize {
     len
 }
 
+/// What is done in pieces where it takes long.
+const COMMANDS: &[&str] = &[
+    "HGETALL h",
+    "HKEYS h",
+    "HVALS h",
+    "SMEMBERS s",
+    "LRANGE l 0 -1",
+    "LRANGE l 7 -100",
+    "LRANGE l -3000 4999",
+    "ZRANGE z 0 -1 WITHSCORES",
+    "ZRANGE z 0 -1 REV",
+    "ZRANGEBYSCORE z 10 (1600 WITHSCORES LIMIT 3 4000",
+    "ZREVRANGEBYSCORE z +inf 5",
+    "ZRANGE z - + BYLEX LIMIT 1 -1",
+    "SORT l",
+    "SORT l DESC LIMIT 10 20",
+    "SORT l LIMIT 100 4500",
+    "SORT s ALPHA DESC",
+    "SORT s ALPHA LIMIT 2990 20",
+    "SORT_RO z BY nosort DESC LIMIT 5 4000",
+    "SORT z BY nosort",
+    "SORT l BY nosort DESC LIMIT 5 4000",
+    "SORT l BY w:* GET # GET w:* GET none*",
+    "SORT l BY w:* ALPHA",
+    "SORT l BY w:* ALPHA LIMIT 5 40",
+    "SORT s BY nosort GET w:* STORE d",
+    "SORT l STORE d",
+    "SORT l DESC STORE {x}d",
+    "SORT s BY nosort STORE d",
+    "SORT s",
+    "SORT l BY s:* STORE l",
+    "SORT h",
+    "SINTER s s2",
+    "SINTER s s2 s3",
+    "SINTER s none",
+    "SUNION s s2",
+    "SUNION s s2 s3 none",
+    "SDIFF s s2",
+    "SDIFF s s2 s3",
+    "SDIFF none s",
+    "SINTERCARD 3 s s2 s3",
+    "SINTERCARD 2 s s2 LIMIT 777",
+    "SINTERSTORE d s s2",
+    "SUNIONSTORE d s s2 s3",
+    "SDIFFSTORE {x}d s s2 s3",
+    "SUNIONSTORE s2 s s2",
+    "ZUNION 2 z z2 WITHSCORES",
+    "ZUNION 3 z s z2 WEIGHTS 2 0.1 3 WITHSCORES",
+    "ZINTER 2 z z2 WITHSCORES",
+    "ZINTER 3 s z2 z AGGREGATE MAX WITHSCORES",
+    "ZDIFF 2 z z2 WITHSCORES",
+    "ZDIFF 3 s z2 s3",
+    "ZINTERCARD 3 z z2 s3",
+    "ZINTERCARD 2 z z2 LIMIT 777",
+    "ZUNIONSTORE d 2 z z2",
+    "ZINTERSTORE d 3 s z z2",
+    "ZDIFFSTORE d 2 z s3",
+    "ZUNIONSTORE z2 2 z z2 AGGREGATE MIN",
+    "ZINTERSTORE d 2 z none",
+    "ZUNION 2 z h",
+    "ZUNION 2 z z2 SOME",
+    "SINTER s h",
+    "SUNIONSTORE d z s",
+];
+
+/// What shows what they have stored.
+const LOOKS: &[&str] = &[
+    "LRANGE d 0 -1",
+    "LRANGE {x}d 0 -1",
+    "LRANGE l 0 -1",
+    "SMEMBERS d",
+    "SMEMBERS {x}d",
+    "SMEMBERS s2",
+    "ZRANGE d 0 -1 WITHSCORES",
+    "ZRANGE z2 0 -1 WITHSCORES",
+];
+
 #[test]
 fn pieces_make_the_reply_that_one_turn_makes() {
-    let commands = [
-        "HGETALL h",
-        "HKEYS h",
-        "HVALS h",
-        "SMEMBERS s",
-        "LRANGE l 0 -1",
-        "LRANGE l 7 -100",
-        "LRANGE l -3000 4999",
-        "ZRANGE z 0 -1 WITHSCORES",
-        "ZRANGE z 0 -1 REV",
-        "ZRANGEBYSCORE z 10 (1600 WITHSCORES LIMIT 3 4000",
-        "ZREVRANGEBYSCORE z +inf 5",
-        "ZRANGE z - + BYLEX LIMIT 1 -1",
-        "SORT l",
-        "SORT l DESC LIMIT 10 20",
-        "SORT l LIMIT 100 4500",
-        "SORT s ALPHA DESC",
-        "SORT s ALPHA LIMIT 2990 20",
-        "SORT_RO z BY nosort DESC LIMIT 5 4000",
-        "SORT z BY nosort",
-        "SORT l BY nosort DESC LIMIT 5 4000",
-        "SORT l BY w:* GET # GET w:* GET none*",
-        "SORT l BY w:* ALPHA",
-        "SORT l BY w:* ALPHA LIMIT 5 40",
-        "SORT s BY nosort GET w:* STORE d",
-        "SORT l STORE d",
-        "SORT l DESC STORE {x}d",
-        "SORT s BY nosort STORE d",
-        "SORT s",
-        "SORT l BY s:* STORE l",
-        "SORT h",
-        "SINTER s s2",
-        "SINTER s s2 s3",
-        "SINTER s none",
-        "SUNION s s2",
-        "SUNION s s2 s3 none",
-        "SDIFF s s2",
-        "SDIFF s s2 s3",
-        "SDIFF none s",
-        "SINTERCARD 3 s s2 s3",
-        "SINTERCARD 2 s s2 LIMIT 777",
-        "SINTERSTORE d s s2",
-        "SUNIONSTORE d s s2 s3",
-        "SDIFFSTORE {x}d s s2 s3",
-        "SUNIONSTORE s2 s s2",
-        "SINTER s h",
-        "SUNIONSTORE d z s",
-    ];
     for shards in [1, 2, 5] {
         let (mut whole, mut pieces) = (filled(shards, 1 << 20), filled(shards, 300));
         for hello in ["HELLO 2", "HELLO 3"] {
             whole.run(hello);
             pieces.run(hello);
-            for command in commands {
+            for command in COMMANDS {
+                let stores = command.contains("STORE");
+                let looks = if stores { LOOKS } else { &[] };
                 let both = [&mut whole, &mut pieces].map(|bench| {
-                    ["", "LRANGE d 0 -1", "LRANGE {x}d 0 -1", "LRANGE l 0 -1", "SMEMBERS d", "SMEMBERS {x}d"]
-                        .map(|look| bench.run(if look.is_empty() { command } else { look }))
+                    let replies = std::iter::once(command).chain(looks).map(|look| bench.run(look));
+                    replies.collect::<Vec<_>>()
                 });
                 assert!(both[0] == both[1], "{command} on {shards} shards after {hello}");
             }
@@ -195,6 +227,8 @@ fn a_set_whose_time_comes_in_between_is_not_combined() {
             ("SUNION s s2 none", ""),
             ("SUNIONSTORE d s s2", "SMEMBERS d"),
             ("SDIFF s2 s", ""),
+            ("ZUNION 2 s s2", ""),
+            ("ZUNIONSTORE d 3 s s2 none", "ZRANGE d 0 -1"),
         ] {
             let mut bench = filled(shards, 100);
             let expected = bench.run("SMEMBERS s2").matches('"').count() / 2;

@@ -2,25 +2,16 @@
 //! they are.
 //!
 //! Where all keys are on one shard, the sets are read where they are. Otherwise each shard ships those of its members that matter,
-//! and they are combined where the result is wanted: at the coordinator for the client, at the destination's shard to be stored.
-//! Scores are shipped as they are, since sums of doubles depend on the order of the sets, which is Valkey's.
+//! and they are combined where the result is wanted: to be stored at the destination's shard, for the client at the coordinator if
+//! they are few, else at the first key's shard. Only there may it take its time ([`super::zset_pieces`]). Scores are shipped as they are, since sums of doubles depend on the order of the sets, which is Valkey's.
 
-use super::set_combine::hold_those;
-use super::zset_combine::{
-    CARD, DIFF, Form, INTER, Options, READ_COUNT_AT, STORE_COUNT_AT, UNION, combine, combine_sent, is_source,
-    send, sources, views, weighed,
-};
-use super::zset_read::{open_members, write_member};
-use crate::args::Args;
-use crate::command::{
-    Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Merge, MergeFn, Plan,
-};
-use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
+use super::set_combine::SENT_AT_ONCE_MAX;
+use super::zset_combine::{CARD, DIFF, Form, INTER, Options, UNION};
+use super::zset_pieces::{DESTINATION, combine, combine_sent, read};
+use crate::command::{Command, DecideFn, Find, Flags, Handler, KeyFlags, KeySpec, Plan};
+use crate::ctx::{Decide, Next, On, Payload, SentScores};
 use crate::errors::Error;
-use crate::events::EventClasses;
-use crate::keyspace::{NewValue, Value};
-use crate::values::{SortedSet, Tally};
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Mark;
 
 const SOURCE: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 
@@ -34,13 +25,16 @@ const SOURCES: &[KeySpec] = &[counted(1)];
 const DESTINATION_AND_SOURCES: &[KeySpec] =
     &[KeySpec::one(1, KeyFlags::OW.with(KeyFlags::UPDATE)), counted(2)];
 
-const fn reads(name: &'static str, part: Handler, merge: MergeFn, summary: &'static str) -> Command {
+/// What the handlers of a command do.
+type Stages = (Handler, DecideFn, Handler);
+
+const fn reads(name: &'static str, (read, decide, write): Stages, summary: &'static str) -> Command {
     Command {
         name,
         arity: -3,
         flags: Flags::READONLY.with(Flags::MOVABLEKEYS),
         keys: SOURCES,
-        plan: Plan::EachShard { part, merge: Merge::With(merge) },
+        plan: Plan::Staged { read, decide, write },
         since: "6.2.0",
         group: "sorted-set",
         summary,
@@ -48,19 +42,24 @@ const fn reads(name: &'static str, part: Handler, merge: MergeFn, summary: &'sta
     }
 }
 
-const fn stores(
-    name: &'static str,
-    (read, decide, write): (Handler, DecideFn, Handler),
-    summary: &'static str,
-) -> Command {
+const fn stores(name: &'static str, stages: Stages, summary: &'static str) -> Command {
     Command {
-        name,
         arity: -4,
         flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MOVABLEKEYS),
         keys: DESTINATION_AND_SOURCES,
-        plan: Plan::Staged { read, decide, write },
-        ..reads(name, read, merge_union, summary)
+        ..reads(name, stages, summary)
     }
+}
+
+/// The handlers of a form, as function pointers.
+macro_rules! stages {
+    ($form:expr) => {
+        (
+            |ctx, args, reply| read(ctx, args, reply, $form),
+            |decide| decide_form(decide, $form),
+            |ctx, args, reply| combine(ctx, args, reply, $form),
+        )
+    };
 }
 
 const UNITED: &str =
@@ -74,32 +73,17 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         complexity: UNITED,
         syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE ( SUM | MIN | MAX )] [WITHSCORES]",
-        ..reads(
-            "zunion",
-            |ctx, args, reply| read(ctx, args, reply, UNION),
-            merge_union,
-            "Returns the union of multiple sorted sets.",
-        )
+        ..reads("zunion", stages!(UNION), "Returns the union of multiple sorted sets.")
     },
     Command {
         complexity: SHARED,
         syntax: "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE ( SUM | MIN | MAX )] [WITHSCORES]",
-        ..reads(
-            "zinter",
-            |ctx, args, reply| read(ctx, args, reply, INTER),
-            merge_inter,
-            "Returns the intersect of multiple sorted sets.",
-        )
+        ..reads("zinter", stages!(INTER), "Returns the intersect of multiple sorted sets.")
     },
     Command {
         complexity: LEFT,
         syntax: "numkeys key [key ...] [WITHSCORES]",
-        ..reads(
-            "zdiff",
-            |ctx, args, reply| read(ctx, args, reply, DIFF),
-            merge_diff,
-            "Returns the difference between multiple sorted sets.",
-        )
+        ..reads("zdiff", stages!(DIFF), "Returns the difference between multiple sorted sets.")
     },
     Command {
         since: "7.0.0",
@@ -107,8 +91,7 @@ pub(super) const COMMANDS: &[Command] = &[
         syntax: "numkeys key [key ...] [LIMIT limit]",
         ..reads(
             "zintercard",
-            |ctx, args, reply| read(ctx, args, reply, CARD),
-            merge_card,
+            stages!(CARD),
             "Returns the number of members of the intersect of multiple sorted sets.",
         )
     },
@@ -116,15 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
         since: "2.0.0",
         complexity: UNITED,
         syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE ( SUM | MIN | MAX )]",
-        ..stores(
-            "zunionstore",
-            (
-                |ctx, args, _| read_to_store(ctx, args, UNION),
-                |decide| decide_store(decide, UNION),
-                |ctx, args, _| store_sent(ctx, args, UNION),
-            ),
-            "Stores the union of multiple sorted sets in a key.",
-        )
+        ..stores("zunionstore", stages!(UNION.stored()), "Stores the union of multiple sorted sets in a key.")
     },
     Command {
         since: "2.0.0",
@@ -132,11 +107,7 @@ pub(super) const COMMANDS: &[Command] = &[
         syntax: "destination numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE ( SUM | MIN | MAX )]",
         ..stores(
             "zinterstore",
-            (
-                |ctx, args, _| read_to_store(ctx, args, INTER),
-                |decide| decide_store(decide, INTER),
-                |ctx, args, _| store_sent(ctx, args, INTER),
-            ),
+            stages!(INTER.stored()),
             "Stores the intersect of multiple sorted sets in a key.",
         )
     },
@@ -145,121 +116,43 @@ pub(super) const COMMANDS: &[Command] = &[
         syntax: "destination numkeys key [key ...]",
         ..stores(
             "zdiffstore",
-            (
-                |ctx, args, _| read_to_store(ctx, args, DIFF),
-                |decide| decide_store(decide, DIFF),
-                |ctx, args, _| store_sent(ctx, args, DIFF),
-            ),
+            stages!(DIFF.stored()),
             "Stores the difference of multiple sorted sets in a key.",
         )
     },
 ];
 
-/// Where the result goes.
-const DESTINATION: usize = 1;
-
-fn write(form: Form, mut result: Tally, options: &Options<'_>, reply: &mut Reply) {
-    if form.counts {
-        return reply.int(result.len() as i64);
+fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
+    let checked = Options::parse(decide.args, form).map(|_| ());
+    let sent = match sent(decide, checked) {
+        Ok(sent) => sent,
+        Err(next) => return next,
+    };
+    let count: usize = sent.iter().map(|one| one.members.len()).sum();
+    if let Ok(options) = Options::parse(decide.args, form)
+        && !form.stores
+        && count <= SENT_AT_ONCE_MAX
+    {
+        combine_sent(sent, form, &options, decide.reply);
+        return Next::Reply;
     }
-    result.sort();
-    open_members(reply, result.len(), options.scores);
-    result.iter().for_each(|(member, score)| write_member(reply, member, score, options.scores));
+    let place = if form.stores { DESTINATION } else { form.count_at() + 1 };
+    Next::Run { stage: 1, on: On::Key(place), payload: Payload::Scores(sent) }
 }
 
-/// What the sources on this shard come to.
-enum Look<'a> {
-    /// The result, not yet in order, since all keys of the command are here.
-    All(Tally, Options<'a>),
-    /// What is to be sent.
-    Some(Payload),
-}
-
-/// Looks at the sources on this shard. Their types are looked at before the options, as in Valkey.
-fn look<'a>(ctx: &mut Ctx<'_>, args: Args<'a>, form: Form, at: usize) -> Result<Look<'a>, Error> {
-    let first = at + 1;
-    let keys_in_all = sources(args, at)? + usize::from(at == STORE_COUNT_AT);
-    let all_here = ctx.keys.len() == keys_in_all;
-    let keys: Vec<usize> = ctx.keys.indices().filter(|idx| *idx >= first).collect();
-    let seed = ctx.shard.settings.compact.seed;
-    let entries = hold_those(ctx, args, &keys, is_source)?;
-    let options = Options::parse(args, at, form);
-    let own: Vec<_> = keys.iter().map(|idx| idx - first).zip(views(&entries)).collect();
-    if all_here {
-        let options = options?;
-        return Ok(Look::All(combine(form.op, weighed(own, &options), &options, seed), options));
-    }
-    // With bad options the coordinator refuses the command, whatever is sent.
-    Ok(Look::Some(if options.is_ok() { send(form, &own, seed) } else { Payload::None }))
-}
-
-fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> Result<Flow, Error> {
-    match look(ctx, args, form, READ_COUNT_AT)? {
-        Look::All(result, options) => write(form, result, &options, reply),
-        Look::Some(sent) => ctx.payload = sent,
-    }
-    Ok(Flow::Done)
-}
-
-fn merge_union(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    merge(parts, args, reply, UNION);
-}
-
-fn merge_inter(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    merge(parts, args, reply, INTER);
-}
-
-fn merge_diff(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    merge(parts, args, reply, DIFF);
-}
-
-fn merge_card(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    merge(parts, args, reply, CARD);
-}
-
-fn merge(parts: &[PartResult], args: Args<'_>, reply: &mut Reply, form: Form) {
-    if let [whole] = parts {
-        return reply.append_range(&whole.reply, Mark::default(), whole.reply.mark());
-    }
-    match Options::parse(args, READ_COUNT_AT, form) {
-        Ok(options) => {
-            let result = combine_sent(form, parts.iter().map(|part| &part.payload), &options);
-            write(form, result, &options, reply);
-        }
-        Err(error) => crate::ctx::write_error(&error, reply),
-    }
-}
-
-fn read_to_store(ctx: &mut Ctx<'_>, args: Args<'_>, form: Form) -> Result<Flow, Error> {
-    match look(ctx, args, form, STORE_COUNT_AT)? {
-        Look::All(result, _) => store(ctx, args.at(DESTINATION), result, form.event),
-        Look::Some(sent) => ctx.payload = sent,
-    }
-    Ok(Flow::Done)
-}
-
-fn decide_store(decide: &mut Decide<'_>, form: Form) -> Next {
-    next_of_store(decide, |args| Options::parse(args, STORE_COUNT_AT, form).map(|_| ()))
-}
-
-/// After a stage of a command that stores scores that it has read: the number of members where that has been done; else what the
-/// shards have sent goes to the shard of the destination, unless `check` refuses the arguments.
-pub(super) fn next_of_store(
-    decide: &mut Decide<'_>,
-    check: impl FnOnce(Args<'_>) -> Result<(), Error>,
-) -> Next {
+/// What the shards have sent in this stage; or what is next where one has failed, or has done all, or the command is bad.
+pub(super) fn sent(decide: &mut Decide<'_>, checked: Result<(), Error>) -> Result<Vec<SentScores>, Next> {
     if let Some(failed) = decide.results.iter().find(|result| result.failed) {
         decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
-        return Next::Reply;
+        return Err(Next::Reply);
     }
-    // One shard has done all, in the first stage or in the second.
-    if let [whole] = &*decide.results {
-        decide.reply.int(whole.elements as i64);
-        return Next::Reply;
+    if let [whole] = &mut *decide.results {
+        decide.reply.append(&mut whole.reply);
+        return Err(Next::Reply);
     }
-    if let Err(error) = check(decide.args) {
+    if let Err(error) = checked {
         crate::ctx::write_error(&error, decide.reply);
-        return Next::Reply;
+        return Err(Next::Reply);
     }
     let mut sent = Vec::new();
     for result in decide.results.iter_mut() {
@@ -267,31 +160,7 @@ pub(super) fn next_of_store(
             sent.extend(own);
         }
     }
-    Next::Run { stage: 1, on: On::Key(DESTINATION), payload: Payload::Scores(sent) }
-}
-
-fn store_sent(ctx: &mut Ctx<'_>, args: Args<'_>, form: Form) -> Result<Flow, Error> {
-    let options = Options::parse(args, STORE_COUNT_AT, form)?;
-    let payload = std::mem::take(&mut ctx.payload);
-    let result = combine_sent(form, std::iter::once(&payload), &options);
-    store(ctx, args.at(DESTINATION), result, form.event);
-    Ok(Flow::Done)
-}
-
-/// Stores a result, or removes the key if it is empty.
-pub(super) fn store(ctx: &mut Ctx<'_>, name: &[u8], mut result: Tally, event: &'static str) {
-    let key = ctx.key(name);
-    ctx.elements = result.len() as u64;
-    if result.is_empty() {
-        if ctx.remove(key) {
-            ctx.notify(EventClasses::GENERIC, "del", name);
-        }
-        return;
-    }
-    result.sort();
-    let set = SortedSet::from_sorted(&result, &ctx.shard.settings.compact);
-    ctx.set(key, NewValue::Owned(Value::SortedSet(set)), None);
-    ctx.notify(EventClasses::SORTED_SET, event, name);
+    Ok(sent)
 }
 
 #[cfg(test)]

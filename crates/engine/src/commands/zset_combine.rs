@@ -3,7 +3,8 @@
 
 use super::zset_range::parse_score;
 use crate::args::Args;
-use crate::ctx::{Payload, SentScores};
+use crate::command::Pacing;
+use crate::ctx::SentScores;
 use crate::errors::Error;
 use crate::keyspace::{EntryRef, ValueRef};
 use crate::values::{SetRef, SortedSetRef, Tally, TallyIndex};
@@ -23,13 +24,29 @@ pub(super) struct Form {
     pub(super) op: Operation,
     /// Only the number of members is wanted.
     pub(super) counts: bool,
-    /// What is told of a key that has got the result.
+    /// The result is stored.
+    pub(super) stores: bool,
+    /// What is told of a key that has got it.
     pub(super) event: &'static str,
 }
 
-pub(super) const UNION: Form = Form { op: Operation::Union, counts: false, event: "zunionstore" };
-pub(super) const INTER: Form = Form { op: Operation::Inter, counts: false, event: "zinterstore" };
-pub(super) const DIFF: Form = Form { op: Operation::Diff, counts: false, event: "zdiffstore" };
+impl Form {
+    /// Where the number of sources stands, in front of them.
+    pub(super) const fn count_at(self) -> usize {
+        if self.stores { 2 } else { 1 }
+    }
+
+    /// The same that stores its result.
+    pub(super) const fn stored(self) -> Self {
+        Self { stores: true, ..self }
+    }
+}
+
+pub(super) const UNION: Form =
+    Form { op: Operation::Union, counts: false, stores: false, event: "zunionstore" };
+pub(super) const INTER: Form =
+    Form { op: Operation::Inter, counts: false, stores: false, event: "zinterstore" };
+pub(super) const DIFF: Form = Form { op: Operation::Diff, counts: false, stores: false, event: "zdiffstore" };
 pub(super) const CARD: Form = Form { counts: true, ..INTER };
 
 /// How the scores that a member has become one.
@@ -80,8 +97,9 @@ pub(super) struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Reads those behind the sources, whose number stands at `at`.
-    pub(super) fn parse(args: Args<'a>, at: usize, form: Form) -> Result<Self, Error> {
+    /// Reads those behind the sources.
+    pub(super) fn parse(args: Args<'a>, form: Form) -> Result<Self, Error> {
+        let at = form.count_at();
         let count = sources(args, at)?;
         let combines = form.op != Operation::Diff && !form.counts;
         let mut options = Self { args, weights_at: None, aggregate: Aggregate::Sum, scores: false, limit: 0 };
@@ -102,7 +120,7 @@ impl<'a> Options<'a> {
                     () => return Err(Error::Syntax),
                 };
                 idx += 1;
-            } else if at == READ_COUNT_AT && !form.counts && args.is(idx, "WITHSCORES") {
+            } else if !form.stores && !form.counts && args.is(idx, "WITHSCORES") {
                 options.scores = true;
             } else if form.counts && behind >= 1 && args.is(idx, "LIMIT") {
                 let limit = args.int(idx + 1).ok().and_then(|limit| usize::try_from(limit).ok());
@@ -122,18 +140,15 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Where the number of sources stands in commands that reply with the result, and in those that store it.
-pub(super) const READ_COUNT_AT: usize = 1;
-pub(super) const STORE_COUNT_AT: usize = 2;
-
-/// Members of a sorted set that are visited before their visitor may end the visit.
+/// Members that are visited before a limit is looked at.
 const VISIT_STEP: usize = 256;
 
 /// Members with scores to be combined.
 pub(super) enum Members<'a> {
     Sorted(SortedSetRef<'a>),
     Plain(SetRef<'a>),
-    Sent(&'a SentScores, Option<TallyIndex>),
+    /// With an index, where members are looked for.
+    Sent(&'a SentScores, Option<&'a TallyIndex>),
 }
 
 /// One of the sets that are combined.
@@ -145,22 +160,16 @@ pub(super) struct Source<'a> {
 }
 
 impl Members<'_> {
-    /// Visits them, while `visit` says so.
-    fn try_each(&self, visit: &mut dyn FnMut(&[u8], f64) -> bool) {
+    /// Visits about `budget` of them from a place on; returns where to go on.
+    fn walk(&self, from: u64, budget: usize, visit: &mut dyn FnMut(&[u8], f64)) -> Option<u64> {
         match self {
             Self::Sorted(set) => {
-                let (mut from, mut on) = (0, true);
-                while on && from < set.len() {
-                    set.visit(from, VISIT_STEP, false, &mut |member, score| on = on && visit(member, score));
-                    from += VISIT_STEP;
-                }
+                set.visit(from as usize, budget, false, visit);
+                let next = from.saturating_add(budget as u64);
+                (next < set.len() as u64).then_some(next)
             }
-            Self::Plain(set) => {
-                set.try_each(|member| member.with_text(|text| visit(text, 1.0)));
-            }
-            Self::Sent(sent, _) => {
-                sent.members.iter().all(|(member, score)| visit(member, score));
-            }
+            Self::Plain(set) => set.walk(from, budget, |member| member.with_text(|text| visit(text, 1.0))),
+            Self::Sent(sent, _) => sent.members.walk(from, budget, visit),
         }
     }
 
@@ -173,48 +182,82 @@ impl Members<'_> {
     }
 }
 
-/// The result of sets in the order of their keys, in no order; an intersection ends at `limit` members, 0 for none.
-pub(super) fn combine(
-    op: Operation,
-    mut sources: Vec<Source<'_>>,
-    options: &Options<'_>,
-    seed: u64,
-) -> Tally {
-    let mut result = Tally::default();
-    if op == Operation::Diff {
-        let Some((first, others)) = sources.split_first() else { return result };
-        first.members.try_each(&mut |member, score| {
-            if others.iter().all(|other| other.members.score(member).is_none()) {
-                result.push(member, score);
+/// What has been found so far of a result, in no order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) members: Tally,
+    /// Of a union.
+    index: Option<TallyIndex>,
+}
+
+impl Found {
+    /// Nothing of a result of these sources. With room for all that there may be, if a look at them takes long: what grows is
+    /// copied at once.
+    pub(super) fn new(op: Operation, sources: &[Source<'_>], takes_long: bool, seed: u64) -> Self {
+        let largest = sources.iter().map(|source| source.len).max().unwrap_or(0);
+        let members = || sources.iter().map(|source| &source.members);
+        let room = match op {
+            Operation::Union => {
+                members().fold((0, 0), |(len, bytes), more| (len + more.len(), bytes + more.bytes()))
             }
-            true
-        });
-        return result;
-    }
-    sources.sort_by_key(|source| source.len);
-    if op == Operation::Union {
-        let mut index = TallyIndex::new(sources.last().map_or(0, |source| source.len), seed);
-        for source in &sources {
-            source.members.try_each(&mut |member, score| {
-                let score = number(score * source.weight);
-                index.add(&mut result, member, score, |old| options.aggregate.of(old, score));
-                true
-            });
+            _ => members().next().map_or((0, 0), |members| (members.len(), members.bytes())),
+        };
+        let (len, bytes) = if takes_long { room } else { (0, 0) };
+        Self {
+            members: Tally::with_capacity(len, bytes),
+            index: (op == Operation::Union).then(|| TallyIndex::new(len.max(largest), seed)),
         }
-        return result;
     }
-    let Some((smallest, others)) = sources.split_first() else { return result };
-    smallest.members.try_each(&mut |member, score| {
-        let first = number(score * smallest.weight);
-        let score = others.iter().try_fold(first, |score, other| {
-            Some(options.aggregate.of(score, other.members.score(member)? * other.weight))
-        });
-        if let Some(score) = score {
-            result.push(member, score);
+}
+
+/// Puts sources, which come in the order of their keys, into the order in which they are combined.
+pub(super) fn arrange(op: Operation, sources: &mut [Source<'_>]) {
+    if op != Operation::Diff {
+        sources.sort_by_key(|source| source.len);
+    }
+}
+
+/// Looks at about `budget` members of the sources, from a place in one of them on; returns where to go on. An intersection ends
+/// at `limit` members, 0 for none.
+pub(super) fn combine_some(
+    op: Operation,
+    sources: &[Source<'_>],
+    options: &Options<'_>,
+    (nth, from): (usize, u64),
+    budget: usize,
+    found: &mut Found,
+) -> Option<(usize, u64)> {
+    let (source, others) = (sources.get(nth)?, &sources[1..]);
+    let (limit, Found { members, index }) = (options.limit, found);
+    let next = match (op, index) {
+        (Operation::Union, Some(index)) => source.members.walk(from, budget, &mut |member, score| {
+            let score = number(score * source.weight);
+            index.add(members, member, score, |old| options.aggregate.of(old, score));
+        }),
+        (Operation::Inter, _) => {
+            let budget = if limit == 0 { budget } else { budget.min(VISIT_STEP) };
+            source.members.walk(from, budget, &mut |member, score| {
+                let first = number(score * source.weight);
+                let score = others.iter().try_fold(first, |score, other| {
+                    Some(options.aggregate.of(score, other.members.score(member)? * other.weight))
+                });
+                if let Some(score) = score.filter(|_| limit == 0 || members.len() < limit) {
+                    members.push(member, score);
+                }
+            })
         }
-        options.limit == 0 || result.len() < options.limit
-    });
-    result
+        _ => source.members.walk(from, budget, &mut |member, score| {
+            if others.iter().all(|other| other.members.score(member).is_none()) {
+                members.push(member, score);
+            }
+        }),
+    };
+    let more = op == Operation::Union && nth + 1 < sources.len();
+    match next {
+        Some(_) if limit != 0 && members.len() >= limit => None,
+        Some(from) => Some((nth, from)),
+        None => more.then_some((nth + 1, 0)),
+    }
 }
 
 pub(super) fn is_source(value: ValueRef<'_>) -> bool {
@@ -239,6 +282,35 @@ impl Members<'_> {
             Self::Sent(sent, _) => sent.len,
         }
     }
+
+    /// How long they may be together, about.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Sorted(set) => set.extent().1,
+            Self::Plain(set) => set.extent().1,
+            Self::Sent(sent, _) => sent.members.bytes(),
+        }
+    }
+}
+
+/// How many members have to be looked at, and what they look like ([`crate::command::Pacing`]).
+fn extent(op: Operation, own: &[(usize, Members<'_>)]) -> (usize, (usize, usize)) {
+    let sizes = own.iter().map(|(_, members)| (members.len(), members.bytes()));
+    let (len, bytes) = match op {
+        Operation::Union => sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
+        Operation::Inter => sizes.min_by_key(|(len, _)| *len).unwrap_or((0, 0)),
+        Operation::Diff => sizes.take(1).fold((0, 0), |_, one| one),
+    };
+    let searched = if op == Operation::Union { 1 } else { own.len().saturating_sub(1).max(1) };
+    (searched, (len, bytes))
+}
+
+/// How many members to look at in this call, and whether a look at all takes long; `None` if that would not be brief and has to be.
+pub(super) fn piece(pacing: Pacing, op: Operation, own: &[(usize, Members<'_>)]) -> Option<(usize, bool)> {
+    let (searched, extent) = extent(op, own);
+    let count = extent.0.saturating_mul(searched);
+    let piece = pacing.piece(count, extent)?;
+    Some(((piece / searched).max(1), !pacing.is_brief(count, extent)))
 }
 
 /// The sources whose places among all of them are given, here or sent.
@@ -251,66 +323,63 @@ pub(super) fn weighed<'a>(members: Vec<(usize, Members<'a>)>, options: &Options<
     members.into_iter().map(source).collect()
 }
 
-/// What a shard ships of its sets, for those of the other shards. Of an intersection only members of all sets that it has; of a
-/// difference, where it has the first set, what its others leave of that one.
-pub(super) fn send(form: Form, own: &[(usize, Members<'_>)], seed: u64) -> Payload {
-    let mut sent: Vec<SentScores> = Vec::with_capacity(own.len());
-    let new = |place, len| SentScores { place, len, members: Tally::default(), seed };
-    let whole = |place: usize, members: &Members<'_>| {
-        let mut one = new(place, members.len());
-        members.try_each(&mut |member, score| {
-            one.members.push(member, score);
-            true
-        });
-        one
-    };
-    match form.op {
-        Operation::Diff if own.first().is_some_and(|(place, _)| *place == 0) => {
-            let (first, others) = own.split_first().expect("it has the first");
-            let mut left = new(0, first.1.len());
-            first.1.try_each(&mut |member, score| {
-                if others.iter().all(|(_, other)| other.score(member).is_none()) {
-                    left.members.push(member, score);
-                }
-                true
-            });
-            sent.push(left);
+/// Looks at about `budget` of the members that a shard ships of its sets, for those of the other shards; returns where to go on. Of an
+/// intersection only members of all sets that it has; of a difference, where it has the first set, what its others leave of that one.
+pub(super) fn send_some(
+    op: Operation,
+    own: &[(usize, Members<'_>)],
+    (nth, from): (usize, u64),
+    budget: usize,
+    sent: &mut [SentScores],
+) -> Option<(usize, u64)> {
+    let (_, members) = own.get(nth)?;
+    let next = match op {
+        Operation::Diff if own[0].0 == 0 => {
+            return members
+                .walk(from, budget, &mut |member, score| {
+                    if own[1..].iter().all(|(_, other)| other.score(member).is_none()) {
+                        sent[0].members.push(member, score);
+                    }
+                })
+                .map(|from| (0, from));
         }
         Operation::Inter if own.len() > 1 => {
-            sent.extend(own.iter().map(|(place, members)| new(*place, members.len())));
-            let smallest = (0..own.len()).min_by_key(|at| own[*at].1.len()).expect("there are two");
+            let (_, smallest) = own.iter().min_by_key(|(_, members)| members.len())?;
             let mut scores = vec![0.0; own.len()];
-            own[smallest].1.try_each(&mut |member, _| {
+            let next = smallest.walk(from, budget, &mut |member, _| {
                 let in_all = own.iter().zip(&mut scores).all(|((_, members), score)| {
                     members.score(member).inspect(|found| *score = *found).is_some()
                 });
                 if in_all {
                     sent.iter_mut().zip(&scores).for_each(|(one, score)| one.members.push(member, *score));
                 }
-                true
             });
+            return next.map(|from| (0, from));
         }
-        _ => sent.extend(own.iter().map(|(place, members)| whole(*place, members))),
-    }
-    Payload::Scores(sent)
+        _ => members.walk(from, budget, &mut |member, score| sent[nth].members.push(member, score)),
+    };
+    next.map(|from| (nth, from)).or_else(|| (nth + 1 < own.len()).then_some((nth + 1, 0)))
 }
 
-/// The result of what the shards have sent, not yet in order.
-pub(super) fn combine_sent<'a>(
-    form: Form,
-    payloads: impl Iterator<Item = &'a Payload>,
-    options: &Options<'_>,
-) -> Tally {
-    let mut sent: Vec<&SentScores> = Vec::new();
-    for payload in payloads {
-        if let Payload::Scores(own) = payload {
-            sent.extend(own);
-        }
-    }
-    sent.sort_by_key(|one| one.place);
-    let seed = sent.first().map_or(0, |one| one.seed);
-    let index =
-        |one: &SentScores| (form.op != Operation::Union).then(|| TallyIndex::of(&one.members, one.seed));
-    let members = sent.into_iter().map(|one| (one.place, Members::Sent(one, index(one)))).collect();
-    combine(form.op, weighed(members, options), options, seed)
+/// What is to be filled by [`send_some`].
+pub(super) fn to_send(
+    op: Operation,
+    own: &[(usize, Members<'_>)],
+    takes_long: bool,
+    seed: u64,
+) -> Vec<SentScores> {
+    let count = if op == Operation::Diff && own.first().is_some_and(|(place, _)| *place == 0) {
+        1
+    } else {
+        own.len()
+    };
+    let new = |(place, members): &(usize, Members<'_>)| {
+        let (len, bytes) = match op {
+            _ if !takes_long => (0, 0),
+            Operation::Inter => extent(op, own).1,
+            _ => (members.len(), members.bytes()),
+        };
+        SentScores { place: *place, len: members.len(), members: Tally::with_capacity(len, bytes), seed }
+    };
+    own[..count].iter().map(new).collect()
 }

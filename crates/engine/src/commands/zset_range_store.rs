@@ -1,10 +1,11 @@
 //! ZRANGESTORE: a range of a sorted set in a key of its own.
 
-use super::zset_algebra::{next_of_store, store};
+use super::zset_algebra::sent;
+use super::zset_pieces::store_members;
 use super::zset_range::{Preset, Query, Range};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::{Ctx, Payload, SentScores};
+use crate::ctx::{Ctx, Decide, Next, On, Payload, SentScores};
 use crate::errors::Error;
 use crate::values::Tally;
 use corelane_resp::Reply;
@@ -23,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
         KeySpec::one(DESTINATION, KeyFlags::OW.with(KeyFlags::UPDATE)),
         KeySpec::one(SOURCE, KeyFlags::RO.with(KeyFlags::ACCESS)),
     ],
-    plan: Plan::Staged { read, decide: |decide| next_of_store(decide, |_| Ok(())), write },
+    plan: Plan::Staged { read, decide, write },
     check: Some(|args, _| parse(args).map(|_| ())),
     since: "6.2.0",
     group: "sorted-set",
@@ -37,7 +38,14 @@ fn parse(args: Args<'_>) -> Result<Query<'_>, Error> {
     Query::parse(args, QUERY_AT, Preset { by: None, reverse: None, store: true })
 }
 
-fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+fn decide(decide: &mut Decide<'_>) -> Next {
+    match sent(decide, Ok(())) {
+        Ok(sent) => Next::Run { stage: 1, on: On::Key(DESTINATION), payload: Payload::Scores(sent) },
+        Err(next) => next,
+    }
+}
+
+fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let query = parse(args)?;
     if !ctx.keys.contains(SOURCE) {
         return Ok(Flow::Done);
@@ -56,7 +64,8 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
         });
     }
     if ctx.keys.contains(DESTINATION) {
-        store(ctx, args.at(DESTINATION), found, EVENT);
+        store_members(ctx, args.at(DESTINATION), found, EVENT);
+        reply.int(ctx.elements as i64);
     } else {
         let seed = ctx.shard.settings.compact.seed;
         ctx.payload = Payload::Scores(vec![SentScores { place: 0, len: found.len(), members: found, seed }]);
@@ -64,10 +73,11 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
     Ok(Flow::Done)
 }
 
-fn write(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+fn write(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     if let Payload::Scores(sent) = std::mem::take(&mut ctx.payload) {
         let found = sent.into_iter().next().map(|one| one.members).unwrap_or_default();
-        store(ctx, args.at(DESTINATION), found, EVENT);
+        store_members(ctx, args.at(DESTINATION), found, EVENT);
+        reply.int(ctx.elements as i64);
     }
     Ok(Flow::Done)
 }

@@ -73,7 +73,7 @@ impl KnownKey {
 }
 
 /// Hashes keys; the same on every shard of a process.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct KeyHasher(foldhash::quality::FixedState);
 
 impl KeyHasher {

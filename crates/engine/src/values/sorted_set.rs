@@ -52,10 +52,15 @@ fn next_pair(pack: PackRef<'_>, at: usize) -> Option<usize> {
 }
 
 impl SortedSet {
+    /// Whether such members come into the small form.
+    pub fn is_small(members: &Tally, limits: &CompactLimits) -> bool {
+        members.len() <= limits.sorted_entries.min(PACK_LEN_MAX / 2)
+            && members.longest() <= limits.sorted_value
+    }
+
     /// Of members in order, each of which comes once.
     pub fn from_sorted(members: &Tally, limits: &CompactLimits) -> Self {
-        let fits = members.len() <= limits.sorted_entries.min(PACK_LEN_MAX / 2);
-        if fits && members.longest() <= limits.sorted_value {
+        if Self::is_small(members, limits) {
             let mut pack = Pack::default();
             for (member, score) in members.iter() {
                 pack.push_back(Element::of(member));

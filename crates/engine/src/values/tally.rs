@@ -5,6 +5,7 @@
 use super::order::compare;
 use crate::keyspace::KeyHasher;
 use hashbrown::HashTable;
+use std::cmp::Ordering;
 
 /// Members with scores, in the order in which they came.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +23,11 @@ struct Item {
 }
 
 impl Tally {
+    /// With room for so many members that have so many bytes together: what grows is copied at once.
+    pub fn with_capacity(members: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), items: Vec::with_capacity(members), longest: 0 }
+    }
+
     /// Adds a member with its score, whether or not it is there already.
     pub fn push(&mut self, member: &[u8], score: f64) {
         self.items.push(Item { at: self.bytes.len(), len: member.len(), score });
@@ -39,6 +45,11 @@ impl Tally {
         self.items.is_empty()
     }
 
+    /// Bytes of all members together.
+    pub const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes of its longest member.
     pub const fn longest(&self) -> usize {
         self.longest
@@ -46,6 +57,25 @@ impl Tally {
 
     fn member(&self, item: &Item) -> &[u8] {
         &self.bytes[item.at..item.at + item.len]
+    }
+
+    /// The member at a place, with its score.
+    pub fn at(&self, place: usize) -> (&[u8], f64) {
+        let item = &self.items[place];
+        (self.member(item), item.score)
+    }
+
+    /// Which of the members at two places comes first in a sorted set.
+    pub fn compare(&self, a: u32, b: u32) -> Ordering {
+        let pair = |(member, score)| (score, member);
+        compare(pair(self.at(a as usize)), pair(self.at(b as usize)))
+    }
+
+    /// Visits the members at about `budget` places from a place on; returns where to go on, `None` at the end.
+    pub fn walk(&self, from: u64, budget: usize, visit: &mut dyn FnMut(&[u8], f64)) -> Option<u64> {
+        let end = (from as usize).saturating_add(budget).min(self.len());
+        self.items[from as usize..end].iter().for_each(|item| visit(self.member(item), item.score));
+        (end < self.len()).then_some(end as u64)
     }
 
     /// Its members with their scores, in order.
@@ -63,6 +93,7 @@ impl Tally {
 
 /// Finds members of a tally, each of which is there once. It knows places only, so it goes with one tally, which it is given each
 /// time.
+#[derive(Clone, Debug)]
 pub struct TallyIndex {
     places: HashTable<u32>,
     hasher: KeyHasher,
@@ -74,14 +105,21 @@ impl TallyIndex {
         Self { places: HashTable::with_capacity(members), hasher: KeyHasher::new(seed) }
     }
 
-    /// Of all members that there are.
-    pub fn of(tally: &Tally, seed: u64) -> Self {
-        let mut index = Self::new(tally.len(), seed);
-        for (place, (member, _)) in tally.iter().enumerate() {
-            let hash = index.hasher.hash(member);
-            index.places.insert_unique(hash, place as u32, |_| unreachable!("there is room for all"));
+    /// Lists the members at about `budget` more places; true when all are listed.
+    pub fn list_some(&mut self, tally: &Tally, budget: usize) -> bool {
+        let Self { places, hasher } = self;
+        let from = places.len();
+        let end = from.saturating_add(budget).min(tally.len());
+        let hash_at = |place: &u32| hasher.hash(tally.at(*place as usize).0);
+        for place in from as u32..end as u32 {
+            places.insert_unique(hash_at(&place), place, hash_at);
         }
-        index
+        end == tally.len()
+    }
+
+    /// Whether all members are listed.
+    pub fn lists(&self, tally: &Tally) -> bool {
+        self.places.len() == tally.len()
     }
 
     /// The score of a member.
@@ -126,7 +164,8 @@ mod tests {
             }
             prop_assert_eq!(tally.len(), model.len());
             prop_assert_eq!(tally.longest(), model.keys().map(Vec::len).max().unwrap_or(0));
-            let whole = TallyIndex::of(&tally, 9);
+            let mut whole = TallyIndex::new(tally.len(), 9);
+            while !whole.list_some(&tally, 7) {}
             for (member, score) in &model {
                 prop_assert_eq!(index.score(&tally, member), Some(*score));
                 prop_assert_eq!(whole.score(&tally, member), Some(*score));
