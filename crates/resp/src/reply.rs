@@ -320,7 +320,7 @@ impl Reply {
     }
 
     /// Makes a flat buffer of 64 KiB and more a shared payload, so that it is never copied again. A shorter one
-    /// stays.
+    /// stays. All marks become void.
     pub fn seal(&mut self) {
         if self.buf.len() < SEAL_LEN_MIN {
             return;
@@ -337,6 +337,15 @@ impl Reply {
         sealed.retain(|splice| !splice.bytes.is_empty());
         self.splices = sealed;
         self.spliced_len += flat.len();
+    }
+
+    /// The same for what was written since `mark`. Marks taken up to then stay what they are, those of after become void.
+    pub fn seal_since(&mut self, mark: Mark) {
+        if self.buf.len() - mark.buf >= SEAL_LEN_MIN {
+            let mut tail = self.split_off(mark);
+            tail.seal();
+            self.append(&mut tail);
+        }
     }
 
     /// The flat bytes, and the shared payloads in order.

@@ -116,6 +116,25 @@ fn sealing_moves_what_is_large() {
 }
 
 #[test]
+fn sealing_what_is_new_leaves_marks_alone() {
+    let (mut reply, mut marks, mut expected) = (Reply::default(), vec![Mark::default()], Vec::new());
+    for len in [70_000, 10, 30_000, 40_000, 65_536, 100, 1, 65_536] {
+        let since = reply.mark();
+        reply.bulk(&vec![b'x'; len]);
+        reply.seal_since(since);
+        marks.push(reply.mark());
+        expected.push([format!("${len}\r\n").as_bytes(), &vec![b'x'; len], b"\r\n"].concat());
+    }
+    assert_eq!(reply.splices().len(), 3);
+    assert_eq!(sent(&reply), expected.concat());
+    for (between, expected) in marks.windows(2).zip(&expected) {
+        let mut part = Reply::default();
+        part.append_range(&reply, between[0], between[1]);
+        assert_eq!(&sent(&part), expected);
+    }
+}
+
+#[test]
 fn taking_leaves_an_empty_reply_of_the_same_protocol() {
     let mut reply = Reply::new(Proto::Resp3);
     reply.ok();

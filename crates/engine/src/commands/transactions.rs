@@ -159,6 +159,28 @@ mod tests {
         ]);
     }
 
+    /// From 64 KiB on, all of it or one of them: the shard panicked.
+    #[test]
+    fn replies_may_be_long() {
+        let value = "x".repeat(16_000);
+        let push = "RPUSH l ".to_owned() + &format!("{value} ").repeat(5);
+        let all = vec![format!("\"{value}\""); 5].join(", ");
+        let queued = |count| "+OK\n".to_owned() + &"+QUEUED\n".repeat(count);
+        for (lines, replies) in [
+            ("GET a\n".repeat(9), vec![format!("\"{value}\""); 9].join(", ")),
+            ("STRLEN a\nLRANGE l 0 -1\nGET b\nGET a\nLRANGE l 0 -1\n".to_owned(), {
+                format!(":16000, [{all}], nil, \"{value}\", [{all}]")
+            }),
+            ("LRANGE l 0 -1\nMGET a b\nSTRLEN a\nSTRLEN b\n".to_owned(), {
+                format!("[{all}], [\"{value}\", nil], :16000, :0")
+            }),
+        ] {
+            let request = format!("SET a {value}\n{}\nMULTI\n{lines}EXEC\nPING", push.trim_end());
+            let queued = queued(lines.lines().count());
+            check_all(&[(&request, &format!("+OK\n:5\n{queued}[{replies}]\n+PONG"))]);
+        }
+    }
+
     #[test]
     fn what_cannot_be_queued_fails_the_transaction() {
         for (bad, error) in [
