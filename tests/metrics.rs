@@ -204,6 +204,9 @@ fn a_shard_that_is_held_up_is_told_to_be_down_and_the_others_are_served() {
     }
     let (server, port) = with_metrics(3);
     let mut client = server.client();
+    for key in 0..30 {
+        client.check(&format!("SET key:{key} v"), "+OK\r\n");
+    }
     client.write(b"DEBUG SLEEP 4\r\n").expect("a server that reads");
     let down = server::poll(3000, || {
         let told = samples(&page(port, "/metrics", "*/*").1);
@@ -212,12 +215,20 @@ fn a_shard_that_is_held_up_is_told_to_be_down_and_the_others_are_served() {
     let down = down.expect("a shard that is down");
     let counted = down.keys().filter(|name| name.starts_with("corelane_shard_commands_total")).count();
     assert_eq!(counted, 2);
+    // A sum without one of the shards would be taken for a counter that was reset.
+    let sums = ["corelane_command_", "corelane_errors_", "corelane_memory_"];
+    let sums = down.keys().filter(|name| sums.iter().any(|sum| name.starts_with(sum))).collect::<Vec<_>>();
+    assert!(sums.is_empty(), "{sums:?}");
+    assert!(down.contains_key("process_cpu_seconds_total"), "{down:?}");
+    let json = page(port, "/metrics.json", "*/*").1;
+    assert!(json.contains("\"commands\":null") && json.contains("\"used\":null"), "{json}");
     assert_eq!(client.read().value().expect("a reply").text(), "OK");
     let up = server::poll(5000, || {
         let told = samples(&page(port, "/metrics", "*/*").1);
-        (sum(&told, "corelane_shard_up") == 3.0).then_some(())
+        (sum(&told, "corelane_shard_up") == 3.0).then_some(told)
     });
-    assert!(up.is_some(), "it is up again");
+    let up = up.expect("it is up again");
+    assert!(up["corelane_command_calls_total{command=\"set\"}"] >= 30.0, "{up:?}");
 }
 
 #[test]

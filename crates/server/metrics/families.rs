@@ -145,15 +145,25 @@ fn whole(shard: &ShardFigures, more: &[String], value: u64) -> Point {
     Point { labels: labels.collect::<Vec<_>>().join(","), value: Value::Whole(value) }
 }
 
-fn single(name: &'static str, unit: &'static str, kind: Kind, help: &'static str, value: Value) -> Family {
-    Family { name, unit, kind, help, points: vec![Point { labels: String::new(), value }] }
+/// One value without labels, if it is known.
+fn single(
+    name: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: Option<Value>,
+) -> Family {
+    let points = value.map(|value| Point { labels: String::new(), value });
+    Family { name, unit, kind, help, points: points.into_iter().collect() }
 }
 
 fn about_process(sample: &Sample) -> Vec<Family> {
-    let most = |of: Figure| Value::Whole(sample.figures().map(of).max().unwrap_or(0));
+    let most = |of: Figure| sample.figures().map(of).max().map(Value::Whole);
     let cpu_us = sample.figures().map(|shard| shard.process.cpu_user_us + shard.process.cpu_sys_us).max();
     let memory = ServerMemory::sum(sample.figures().map(|shard| &shard.memory));
-    let bytes = |name, help, value| single(name, "bytes", Kind::Gauge, help, Value::Whole(value));
+    let bytes = |name, help, value| {
+        single(name, "bytes", Kind::Gauge, help, sample.is_whole().then_some(Value::Whole(value)))
+    };
     vec![
         Family {
             name: "corelane_build",
@@ -162,7 +172,7 @@ fn about_process(sample: &Sample) -> Vec<Family> {
             help: "The program.",
             points: vec![Point { labels: label("version", flags::VERSION), value: Value::Whole(1) }],
         },
-        single("corelane_shards", "", Kind::Gauge, "Shards.", Value::Whole(sample.shards.len() as u64)),
+        single("corelane_shards", "", Kind::Gauge, "Shards.", Some(Value::Whole(sample.shards.len() as u64))),
         single(
             "corelane_clients_max",
             "",
@@ -189,14 +199,14 @@ fn about_process(sample: &Sample) -> Vec<Family> {
             "seconds",
             Kind::Counter,
             "Processor time of all threads.",
-            Value::Number(cpu_us.unwrap_or(0) as f64 / 1e6),
+            cpu_us.map(|us| Value::Number(us as f64 / 1e6)),
         ),
         single(
             "process_start_time_seconds",
             "seconds",
             Kind::Gauge,
             "When the process started, in Unix time.",
-            Value::Number(sample.started_s),
+            Some(Value::Number(sample.started_s)),
         ),
     ]
 }
@@ -283,8 +293,9 @@ pub(super) fn command_totals(sample: &Sample) -> BTreeMap<CommandNumber, Command
     totals
 }
 
+/// Sums over the shards.
 fn of_commands(sample: &Sample) -> Vec<Family> {
-    let mut totals = command_totals(sample);
+    let mut totals = if sample.is_whole() { command_totals(sample) } else { BTreeMap::new() };
     let named: Vec<(String, CommandTotals)> = command_names()
         .filter_map(|(number, name)| Some((label("command", name), totals.remove(&number)?)))
         .collect();
@@ -303,7 +314,7 @@ fn of_commands(sample: &Sample) -> Vec<Family> {
         Some(Point { labels: labels.clone(), value })
     });
     let errors = ErrorCounts::sum(sample.figures().map(|shard| &shard.stats.errors_by_code));
-    let errors = errors.into_iter().map(|(code, count)| Point {
+    let errors = errors.into_iter().filter(|_| sample.is_whole()).map(|(code, count)| Point {
         labels: label("code", String::from_utf8_lossy(&code)),
         value: Value::Whole(count),
     });

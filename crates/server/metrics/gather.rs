@@ -37,6 +37,12 @@ impl Sample {
     pub(super) fn figures(&self) -> impl Iterator<Item = &ShardFigures> + Clone {
         self.shards.iter().flatten().map(|figures| &**figures)
     }
+
+    /// Whether all shards have answered. Otherwise there are no sums over them: one without a shard looks like a counter that was reset,
+    /// and the next one, with it, like everything that the shard ever counted happening at once.
+    pub(super) fn is_whole(&self) -> bool {
+        self.shards.iter().all(Option::is_some)
+    }
 }
 
 /// The way to the shards, and what they said last.

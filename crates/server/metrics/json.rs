@@ -1,7 +1,8 @@
 //! A sample as one JSON object, for the dashboard and for whoever would rather not read metrics.
 //!
 //! Counters are since the start; who wants rates or percentiles of a time takes differences. Histograms are lists of
-//! counts, each for durations up to the bound at its place in `bounds`; zeros at the end are left out.
+//! counts, each for durations up to the bound at its place in `bounds`; zeros at the end are left out. What is summed over the
+//! shards is null while one of them does not answer.
 
 use corelane_engine::{Coarse, ServerMemory, ShardFigures, TurnHistogram, command_names};
 use serde_json::{Value, json};
@@ -13,7 +14,8 @@ use crate::flags;
 /// The object.
 pub(super) fn object(sample: &Sample) -> Value {
     let memory = ServerMemory::sum(sample.figures().map(|shard| &shard.memory));
-    let sum = |of: fn(&ShardFigures) -> usize| sample.figures().map(of).sum::<usize>();
+    let whole = sample.is_whole();
+    let sum = |of: fn(&ShardFigures) -> usize| whole.then(|| sample.figures().map(of).sum::<usize>());
     let totals = command_totals(sample);
     let mut durations = Coarse::default();
     totals.values().filter_map(|command| command.durations.as_ref()).for_each(|more| durations.add(more));
@@ -35,11 +37,12 @@ pub(super) fn object(sample: &Sample) -> Value {
         "blocked_clients": sum(|shard| shard.clients.blocked),
         "clients_max": sample.figures().map(|shard| shard.maxclients).max(),
         "memory": {
-            "used": memory.used(), "keys": memory.dataset(), "peak": memory.peak,
+            "used": whole.then(|| memory.used()), "keys": whole.then(|| memory.dataset()),
+            "peak": whole.then_some(memory.peak),
             "resident": sample.figures().map(|shard| shard.process.rss_bytes).max(),
         },
-        "command_ns": trimmed(durations.buckets().map(|(_, count)| count)),
-        "commands": commands.collect::<Vec<_>>(),
+        "command_ns": whole.then(|| trimmed(durations.buckets().map(|(_, count)| count))),
+        "commands": whole.then(|| commands.collect::<Vec<_>>()),
         "shards": shards.collect::<Vec<_>>(),
         "bounds": {
             "command_ns": durations.buckets().map(|(end, _)| end).collect::<Vec<_>>(),
