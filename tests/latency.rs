@@ -121,6 +121,11 @@ fn bad_flags_are_usage_errors() {
         // What would change nothing is refused.
         &["--server", "localhost:1", "-p", "1"],
         &["--server", "localhost:1", "--intrinsic", "1"],
+        &["--intrinsic", "0"],
+        &["--server", "localhost:1", "--history", "0"],
+        // A line for each microsecond has to be held in memory.
+        &["-l", "1", "-h", "99999999999"],
+        &["-l", "1", "-h", "1000001"],
         &["--intrinsic", "1", "-i", "100"],
         &["--intrinsic", "1", "-m"],
         &["--report", "a", "--save", "b"],

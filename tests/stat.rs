@@ -144,6 +144,88 @@ fn other_servers_are_shown_too() {
     assert!(all.contains("does not tell of shards: only corelane has them."), "{all}");
 }
 
+/// As of those who rent a server: CONFIG is not theirs.
+#[test]
+fn what_a_server_refuses_is_left_out_and_told() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours_with(2, &["--rename-command", "CONFIG", "", "--rename-command", "INFO", ""]);
+    let address = format!("127.0.0.1:{}", server.port);
+    let all = good(&["-h", &address, "-s", "all"]);
+    assert!(
+        all.contains("\nconfiguration\n  the server does not tell: CONFIG GET *: ERR unknown command"),
+        "{all}"
+    );
+    assert!(all.contains("\nshards\n  the server does not tell: INFO everything: ERR unknown"), "{all}");
+    assert_eq!(row(&all, "keys.count")[1], "0");
+    let json = good(&["-h", &address, "-s", "all", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json["cfg"]["refused"].is_string() && json["sock"].is_array(), "{json}");
+    let nothing = stat(&["-h", &address, "-s", "cnt,cfg"]);
+    assert_eq!(nothing.status.code(), Some(1), "{}", text(&nothing));
+    assert!(
+        text(&nothing).starts_with("corelane stat: CONFIG GET *: ERR unknown command"),
+        "{}",
+        text(&nothing)
+    );
+}
+
+#[test]
+fn reports_show_no_password() {
+    if server::stand_in() {
+        return;
+    }
+    let server = Server::ours(1);
+    server.client().check("CONFIG SET requirepass hunter2", "+OK\r\n");
+    let address = format!("redis://:hunter2@127.0.0.1:{}", server.port);
+    for form in [&[][..], &["--markdown"], &["--json"]] {
+        let printed = good(&[&["-h", &address, "-s", "all"], form].concat());
+        assert!(printed.contains("(redacted)") && !printed.contains("hunter2"), "{printed}");
+    }
+}
+
+/// A full disk, unlike a pipe that nobody reads.
+#[test]
+fn what_cannot_be_printed_is_a_failure() {
+    let server = Server::ours(1);
+    let port = server.port.to_string();
+    let address = format!("127.0.0.1:{port}");
+    let lines: [&[&str]; 7] = [
+        &["stat", "-h", &address],
+        &["bench", "-p", &port, "-n", "10", "-t", "get", "-q"],
+        &["bench", "-p", &port, "-n", "10", "-t", "get", "--json"],
+        &["latency", "-l", "1", "-q"],
+        &[
+            "experiment",
+            "env",
+            "--url",
+            &address,
+            "--only",
+            "GET-100000",
+            "--scale",
+            "0.0001",
+            "--repeat",
+            "1",
+            "-q",
+        ],
+        &["doctor", "--port", "0"],
+        &["--check-config"],
+    ];
+    for line in lines {
+        let full =
+            fs::OpenOptions::new().write(true).open("/dev/full").expect("a device that is always full");
+        let output = Command::new(env!("CARGO_BIN_EXE_corelane")).args(line).stdout(full).output();
+        let output = output.expect("corelane runs");
+        assert_eq!(output.status.code(), Some(1), "{line:?}: {}", text(&output));
+        assert!(
+            text(&output).contains("corelane: cannot write to stdout: No space left"),
+            "{line:?}: {}",
+            text(&output)
+        );
+    }
+}
+
 #[test]
 fn watching_goes_on_until_the_server_is_gone() {
     for (interval, looks_min) in [("0.1", 2), ("60", 1)] {
@@ -204,6 +286,16 @@ fn failures_are_sentences() {
     fails(&["-h", &format!("127.0.0.1:{}", server::free_port())], 1, "cannot connect to 127.0.0.1:");
     fails(&["-p", &std::process::id().to_string()], 1, "listens nowhere");
     fails(&["-p", "4194305"], 1, "cannot look at the descriptors of process 4194305");
+    let memcached = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let other = memcached.local_addr().expect("an address").to_string();
+    let answers = std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let mut stream = memcached.accept().expect("a connection").0;
+        let _ = stream.read(&mut [0; 64]);
+        stream.write_all(b"ERROR\r\n").expect("somebody who reads");
+    });
+    fails(&["-h", &other], 1, "what is there does not speak Redis's protocol");
+    answers.join().expect("a thread that ends");
     fails(&["-s", "nothing"], 2, "invalid value 'nothing'");
     fails(&["--json", "--markdown"], 2, "cannot be used with");
     fails(&["-h", "http://localhost"], 1, "http://localhost is no address");

@@ -1,10 +1,14 @@
 //! Where a server is: an address as users write it, as the tools connect to it, and as the load generator takes it.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use crate::client::Client;
+
+/// Where servers are unless they are told otherwise.
+const PORT: u16 = 6379;
 
 /// The place of a server.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,15 +23,17 @@ pub(crate) struct Address {
     place: Place,
     user: Option<String>,
     password: Option<String>,
+    /// The number of the database.
+    db: u32,
 }
 
 impl Address {
     pub(crate) fn tcp(host: &str, port: u16) -> Self {
-        Self { place: Place::Tcp { host: host.to_owned(), port }, user: None, password: None }
+        Self { place: Place::Tcp { host: host.to_owned(), port }, user: None, password: None, db: 0 }
     }
 
     pub(crate) fn unix(path: &Path) -> Self {
-        Self { place: Place::Unix(path.to_owned()), user: None, password: None }
+        Self { place: Place::Unix(path.to_owned()), user: None, password: None, db: 0 }
     }
 
     /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT]`, `HOST[:PORT]`, `unix://PATH` or a path that begins with a slash.
@@ -41,26 +47,25 @@ impl Address {
         if text.starts_with('/') {
             return Ok(Self::unix(Path::new(text)));
         }
-        let rest = text.strip_prefix("redis://").unwrap_or(text).trim_end_matches('/');
+        let uri = text.strip_prefix("redis://");
+        let rest = uri.unwrap_or(text).trim_end_matches('/');
         if rest.contains("://") {
             bail!("{text} is no address: write redis://HOST:PORT, HOST:PORT or unix://PATH");
         }
         let (access, address) = rest.rsplit_once('@').map_or((None, rest), |(one, two)| (Some(one), two));
-        let (host, port) = match address.rsplit_once(':') {
-            Some((host, port)) if !host.ends_with(':') => (
-                host,
-                port.parse().ok().filter(|port| *port > 0).context("the port is no number up to 65535")?,
-            ),
-            _ => (address, 6379),
-        };
+        // As redis-cli writes it: who has no use for a database's number takes no notice of it.
+        let (address, db) = address.split_once('/').filter(|_| uri.is_some()).unwrap_or((address, "0"));
+        let db = db.parse().ok().with_context(|| format!("{db} is no number of a database"))?;
+        let (host, port) = host_and_port(address)?;
         if host.is_empty() {
-            bail!("{text} names no host");
+            bail!("no host is named");
         }
-        let mut address = Self::tcp(host.trim_matches(['[', ']']), port);
+        let mut address = Self { db, ..Self::tcp(host, port) };
         if let Some(access) = access {
+            let plain = |word: &str| if uri.is_some() { unescaped(word) } else { Ok(word.to_owned()) };
             let (user, password) = access.split_once(':').unwrap_or(("", access));
-            address.user = Some(user.to_owned()).filter(|user| !user.is_empty());
-            address.password = Some(password.to_owned());
+            address.user = Some(plain(user)?).filter(|user| !user.is_empty());
+            address.password = Some(plain(password)?);
         }
         Ok(address)
     }
@@ -90,6 +95,9 @@ impl Address {
             }
             Place::Unix(path) => vec!["-s".to_owned(), path.display().to_string()],
         };
+        if self.db > 0 {
+            words.extend(["--dbnum".to_owned(), self.db.to_string()]);
+        }
         if let Some(user) = &self.user {
             words.extend(["--user".to_owned(), user.clone()]);
         }
@@ -145,6 +153,50 @@ impl Address {
     }
 }
 
+/// The parts of `HOST[:PORT]`. An address of IPv6 before a port stands in brackets.
+fn host_and_port(text: &str) -> Result<(&str, u16)> {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').context("behind a ] stands :PORT")?)),
+        None if is_ipv6(text) => (text, None),
+        None => text.rsplit_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let port = match port {
+        None => PORT,
+        Some(port) => {
+            port.parse().ok().filter(|port| *port > 0).context("the port is no number up to 65535")?
+        }
+    };
+    Ok((host, port))
+}
+
+/// An address of IPv6, perhaps with its zone.
+fn is_ipv6(text: &str) -> bool {
+    let (address, zone) = text.split_once('%').unwrap_or((text, ""));
+    address.parse::<Ipv6Addr>().is_ok() && !zone.contains(':')
+}
+
+/// Without the escapes of URIs.
+///
+/// # Errors
+/// A % without two digits, or what is no text.
+pub(crate) fn unescaped(text: &str) -> Result<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            bail!("a % in the address's user or password has no two digits behind it: % itself is %25")
+        };
+        bytes.push((high * 16 + low) as u8);
+    }
+    String::from_utf8(bytes).context("the address's user or password is no text")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +213,14 @@ mod tests {
             ("unix:///run/c.sock", "/run/c.sock", "-s /run/c.sock"),
             ("/run/c.sock", "/run/c.sock", "-s /run/c.sock"),
             ("::1", "[::1]:6379", "-h ::1 -p 6379"),
+            ("[::1]", "[::1]:6379", "-h ::1 -p 6379"),
+            ("2001:db8::5:6", "[2001:db8::5:6]:6379", "-h 2001:db8::5:6 -p 6379"),
+            ("[2001:db8:0:0:0:0:5:6]", "[2001:db8:0:0:0:0:5:6]:6379", "-h 2001:db8:0:0:0:0:5:6 -p 6379"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:6379", "-h fe80::1%eth0 -p 6379"),
+            ("fe80::1%eth0:7", "[fe80::1%eth0]:7", "-h fe80::1%eth0 -p 7"),
+            ("redis://h:7/", "h:7", "-h h -p 7"),
+            ("redis://h:7/3", "h:7", "-h h -p 7 --dbnum 3"),
+            ("redis://h/0", "h:6379", "-h h -p 6379"),
         ] {
             let address = Address::parse(text).unwrap();
             assert_eq!(
@@ -170,7 +230,10 @@ mod tests {
         }
         let address = Address::parse("redis://:p:w@h:1").unwrap().or_password(Some("other".to_owned()));
         assert_eq!((address.password(), address.words(None).len()), (Some("p:w"), 4));
-        for bad in ["", "http://x", "h:0", "h:70000", "h:x", ":1"] {
+        let address = Address::parse("redis://m%65:p%40%25@h").unwrap();
+        assert_eq!((address.user.as_deref(), address.password()), (Some("me"), Some("p@%")));
+        assert_eq!(Address::parse("me:5%@h").unwrap().password(), Some("5%"));
+        for bad in ["", "http://x", "h:0", "h:70000", "h:x", ":1", "redis://h/x", "redis://:5%@h", "[::1]7"] {
             assert!(Address::parse(bad).is_err(), "{bad}");
         }
     }

@@ -11,7 +11,7 @@ mod suite;
 mod target;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use corelane_runtime::preflight;
 
 use crate::latency::system::{STOPPED, stop_on_signals};
 use crate::machine::Machine;
-use crate::output::{show, show_line, writable};
+use crate::output::{printed, show, show_line, writable};
 use options::Options;
 use report::{Finished, Style};
 use suite::Test;
@@ -80,10 +80,9 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
     let target = Target::find(options)?;
     stop_on_signals();
     let style = options.style();
-    let mut out = io::stdout();
     let mut finished = Vec::new();
-    if style == Style::Csv {
-        writeln!(out, "{}", report::CSV_HEAD)?;
+    if style == Style::Csv && !printed(format_args!("{}\n", report::CSV_HEAD)) {
+        return Ok(());
     }
     loop {
         for test in tests {
@@ -106,8 +105,7 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
             };
             line.clear();
             let one = Finished { test, outcome, options, host: &target.host };
-            if write!(out, "{}", one.show(style)).and_then(|()| out.flush()).is_err() {
-                // Nobody reads any more.
+            if !printed(one.show(style)) {
                 return Ok(());
             }
             if style == Style::Csv {
@@ -128,11 +126,42 @@ fn load(options: &Options, args: &[OsString], tests: &[Test]) -> Result<()> {
         }
     }
     match style {
-        Style::Json => show_line(report::json(args, &target.name, &Machine::here(), &finished)?),
+        Style::Json => {
+            show_line(report::json(&shown(args, options), &target.name, &Machine::here(), &finished)?)
+        }
         Style::Full | Style::Quiet if options.command.is_empty() => show_line(""),
         _ => {}
     }
     Ok(())
+}
+
+/// The command line as it may be kept: without the password.
+fn shown(args: &[OsString], options: &Options) -> Vec<String> {
+    const HIDDEN: &str = "(redacted)";
+    let mut before = String::new();
+    let word_of = |word: &OsString| {
+        let word = word.to_string_lossy().into_owned();
+        let follows =
+            before == "--pass" || (before.ends_with('a') && before.strip_prefix('-').is_some_and(is_letters));
+        before.clone_from(&word);
+        let password = options.password.as_deref().unwrap_or_default();
+        match word.strip_suffix(password) {
+            Some("") if follows => HIDDEN.to_owned(),
+            Some(flag @ "--pass=") if !password.is_empty() => format!("{flag}{HIDDEN}"),
+            _ => match (options.uri.as_deref(), word.rsplit_once('@')) {
+                (Some(uri), Some((head, place))) if word.ends_with(uri) => {
+                    let scheme = head.find("://").map_or(0, |at| at + 3);
+                    format!("{}{HIDDEN}@{place}", &head[..scheme])
+                }
+                _ => word,
+            },
+        }
+    };
+    args.iter().map(word_of).collect()
+}
+
+fn is_letters(flags: &str) -> bool {
+    flags.bytes().all(|flag| flag.is_ascii_alphanumeric())
 }
 
 /// Makes the directory of the histograms, and looks whether they can be written.
@@ -207,6 +236,29 @@ impl<'a> Line<'a> {
         if self.len > 0 {
             show(format_args!("\r{:width$}\r", "", width = self.len));
             self.len = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_line_is_kept_without_its_password() {
+        for (line, kept) in [
+            ("-p 1 -a set -t set", "-p 1 -a (redacted) -t set"),
+            ("-qa pw -t get", "-qa (redacted) -t get"),
+            ("--pass pw", "--pass (redacted)"),
+            ("--pass=pw", "--pass=(redacted)"),
+            ("-u redis://me:p@w@h:1/2 -q", "-u redis://(redacted)@h:1/2 -q"),
+            ("--uri=redis://h:1", "--uri=redis://h:1"),
+            ("set a b@c", "set a b@c"),
+        ] {
+            let args: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let words = std::iter::once(OsString::from("x")).chain(args.iter().cloned());
+            let options = Options::try_parse_from(words).unwrap();
+            assert_eq!(shown(&args, &options).join(" "), kept);
         }
     }
 }

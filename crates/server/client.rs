@@ -1,5 +1,6 @@
 //! A connection of the tools to a server that speaks RESP: one request at a time, blocking.
 
+use std::fmt::{self, Display, Formatter};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
@@ -14,6 +15,24 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Where redis-cli, and the tools here, find a password.
 pub(crate) const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
+/// A server's error reply to a command that it was asked.
+#[derive(Debug)]
+pub(crate) struct Refusal(String);
+
+impl Display for Refusal {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Refusal {
+    fn new(words: &[&str], error: &[u8]) -> Self {
+        Self(format!("{}: {}", words.join(" "), String::from_utf8_lossy(error).trim_end()))
+    }
+}
 
 trait Stream: Read + Write + Send {
     fn wait_at_most(&self, time: Duration) -> io::Result<()>;
@@ -117,7 +136,8 @@ impl Client {
         encode_command(&mut request, words);
         self.stream.write_all(&request).map_err(described)?;
         loop {
-            if let Some((frame, len)) = decode(&self.received)? {
+            let decoded = decode(&self.received).context("what is there does not speak Redis's protocol")?;
+            if let Some((frame, len)) = decoded {
                 self.received.drain(..len);
                 return Ok(frame);
             }
@@ -167,13 +187,13 @@ impl Client {
     /// [`Self::ask`] for a command whose reply is text.
     ///
     /// # Errors
-    /// As above, or the reply is an error or something else.
+    /// As above, or the reply is an error, which is a [`Refusal`], or something else.
     pub(crate) fn text(&mut self, words: &[&str]) -> Result<String> {
         match self.ask(words)? {
             Frame::Simple(text) | Frame::Bulk(text) | Frame::Verbatim { text, .. } => {
                 Ok(String::from_utf8_lossy(&text).into_owned())
             }
-            Frame::Error(error) => bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&error)),
+            Frame::Error(error) => Err(Refusal::new(words, &error).into()),
             other => bail!("{} was answered with {other:?}", words.join(" ")),
         }
     }
@@ -186,7 +206,7 @@ impl Client {
     pub(crate) fn pairs(&mut self, words: &[&str]) -> Result<Vec<(String, String)>> {
         let elements = match self.ask(words)? {
             Frame::Array(elements) => elements,
-            Frame::Error(error) => bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&error)),
+            Frame::Error(error) => return Err(Refusal::new(words, &error).into()),
             other => bail!("{} was answered with {other:?}", words.join(" ")),
         };
         let mut pairs = Vec::new();

@@ -42,7 +42,6 @@ mod accel;
 mod diff;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,6 +49,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
 
 use crate::latency::system::stop_on_signals;
+use crate::output::{show, writable};
 use document::Report;
 use recording::{Kind, Recording};
 
@@ -197,7 +197,8 @@ fn prepare(dir: &Path) -> Result<()> {
             bail!("{} has a {file} already: give another directory", dir.display());
         }
     }
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    writable(&dir.join(recording::FILE))
 }
 
 fn deliver(recording: &Recording, output: &Output) -> Result<()> {
@@ -223,8 +224,7 @@ fn publish(report: &Report, text: &str, json: &serde_json::Value, output: &Outpu
         }
     }
     let printed = if output.json { format!("{json}\n") } else { text.to_owned() };
-    // A closed pipe leaves nobody to be told.
-    let _ = io::stdout().write_all(printed.as_bytes());
+    show(printed);
     if let Some(dir) = &output.out {
         eprintln!("saved in {}", dir.display());
     }

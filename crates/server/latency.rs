@@ -27,6 +27,9 @@ use result::{Kind, Run};
 /// The options that are about wake-ups only.
 const WAKE_UPS: [&str; 5] = ["loops", "priority", "affinity", "mlockall", "histogram"];
 
+/// Microseconds that a histogram may have, a line for each: those of a second, as with cyclictest.
+const HISTOGRAM_MAX: i64 = 1_000_000;
+
 /// Measures latency: of waking up, of running undisturbed, or of a server
 #[derive(Debug, Parser)]
 #[command(name = "corelane latency", disable_help_flag = true)]
@@ -50,8 +53,8 @@ struct Options {
     #[arg(short, long)]
     mlockall: bool,
     /// Print a histogram of so many microseconds at the end
-    #[arg(short = 'h', long, value_name = "US")]
-    histogram: Option<usize>,
+    #[arg(short = 'h', long, value_name = "US", value_parser = clap::value_parser!(u32).range(..=HISTOGRAM_MAX))]
+    histogram: Option<u32>,
     /// Print nothing while it runs
     #[arg(short, long)]
     quiet: bool,
@@ -71,7 +74,7 @@ struct Options {
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = WAKE_UPS, conflicts_with_all = ["interval", "duration", "quiet", "save", "svg", "intrinsic", "server"])]
     report: Vec<PathBuf>,
     /// Measure for so many seconds how long a thread that does not wait is kept from running
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = WAKE_UPS, conflicts_with_all = ["interval", "duration", "quiet", "server"])]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = WAKE_UPS, conflicts_with_all = ["interval", "duration", "quiet", "server"])]
     intrinsic: Option<u64>,
     #[arg(
         help = "Measure the round trips of PING to a server: HOST[:PORT], redis://[[USER]:PASSWORD@]HOST[:PORT] or unix://PATH",
@@ -81,7 +84,7 @@ struct Options {
     )]
     server: Option<String>,
     /// With --server: a line for every so many seconds
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "15", requires = "server")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "15", value_parser = clap::value_parser!(u64).range(1..), requires = "server")]
     history: Option<u64>,
     /// With --server: a user's name, to go with the password
     #[arg(long, value_name = "NAME", requires = "pass")]

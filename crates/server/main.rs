@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1).peekable();
     for tool in &TOOLS {
         if args.next_if(|word| word == tool.name).is_some() {
-            return (tool.run)(Box::new(args));
+            return output::exit_code((tool.run)(Box::new(args)));
         }
     }
     let invocation = match understand(args) {
@@ -76,8 +76,8 @@ fn check(invocation: Invocation) -> ExitCode {
         .and_then(|machine| place(options.cpus.as_deref(), options.shards, options.placement, &machine));
     match layout {
         Ok(_) => {
-            println!("the configuration makes sense");
-            ExitCode::SUCCESS
+            output::show_line("the configuration makes sense");
+            output::exit_code(ExitCode::SUCCESS)
         }
         Err(error) => {
             eprintln!("corelane: {error}");

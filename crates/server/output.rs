@@ -2,18 +2,40 @@
 
 use std::fmt::Display;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 
 use crate::latency::system::STOPPED;
 
-/// Prints. Where nobody reads any more, as in `corelane latency | head -1`, it has the tool end.
-pub(crate) fn show(text: impl Display) {
+/// Whether something could not be printed although somebody wants to read it.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Prints; false if that cannot be. That nobody reads any more, as in `corelane stat | head -1`, is no fault. A full disk is: it is
+/// told once, and [`exit_code`] knows of it.
+pub(crate) fn printed(text: impl Display) -> bool {
     let mut out = io::stdout();
-    if write!(out, "{text}").and_then(|()| out.flush()).is_err() {
+    let outcome = write!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = &outcome
+        && error.kind() != ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        eprintln!("corelane: cannot write to stdout: {error}");
+    }
+    outcome.is_ok()
+}
+
+/// The exit code of a tool: 1 if what it printed was lost.
+pub(crate) fn exit_code(code: ExitCode) -> ExitCode {
+    if LOST.load(Ordering::Relaxed) { ExitCode::FAILURE } else { code }
+}
+
+/// [`printed`]; where that cannot be, it has the tool end.
+pub(crate) fn show(text: impl Display) {
+    if !printed(text) {
         STOPPED.store(true, Ordering::Relaxed);
     }
 }

@@ -4,7 +4,7 @@ mod report;
 mod text;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
 use crate::client::Client;
-use crate::output::show_line;
+use crate::output::{printed, show_line};
 use crate::target::Target;
 use report::Report;
 
@@ -110,8 +110,7 @@ fn show(options: &Options) -> Result<()> {
             let time = options.watch.map(|_| report.time());
             format!("{clear}{}", text::plain(report.name(), time, &report.parts(before.as_ref())))
         };
-        if io::stdout().write_all(shown.as_bytes()).and_then(|()| io::stdout().flush()).is_err() {
-            // Nobody reads any more.
+        if !printed(shown) {
             return Ok(());
         }
         let Some(pause) = options.watch else { return Ok(()) };

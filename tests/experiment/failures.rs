@@ -19,6 +19,10 @@ fn servers_that_cannot_be_reached_or_do_not_start_are_told_at_once() {
         "{}",
         complaint(&output)
     );
+    // A directory that exists and takes no files: told before anything is measured.
+    let output = experiment(&["env", "--url", &format!("127.0.0.1:{free}"), "--out", "/proc/self"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(complaint(&output).contains("cannot write /proc/self/run.json"), "{}", complaint(&output));
     let output = experiment(&["env", "--server", "sh -c 'echo no disk left; exit 3'"]);
     assert_eq!(output.status.code(), Some(1));
     let said = complaint(&output);

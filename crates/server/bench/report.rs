@@ -1,6 +1,5 @@
 //! What is printed of a test: redis-benchmark's report, its line, its CSV, or JSON.
 
-use std::ffi::OsString;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -190,10 +189,9 @@ pub(super) fn hgrm(times: &Histogram<u64>) -> String {
 ///
 /// # Errors
 /// The machine's description cannot be told as JSON.
-pub(super) fn json(args: &[OsString], target: &str, machine: &Machine, tests: &[Value]) -> Result<String> {
+pub(super) fn json(args: &[String], target: &str, machine: &Machine, tests: &[Value]) -> Result<String> {
     let command = ["corelane", "bench"].map(str::to_owned).into_iter();
-    let command: Vec<String> =
-        command.chain(args.iter().map(|word| word.to_string_lossy().into_owned())).collect();
+    let command: Vec<String> = command.chain(args.iter().cloned()).collect();
     Ok(object!({
         "corelane_bench": VERSION,
         "command": command,

@@ -10,6 +10,7 @@ use corelane_resp::Frame;
 use corelane_runtime::outbound::Peer;
 
 use super::options::Options;
+use crate::address::unescaped;
 use crate::client::Client;
 
 /// How long a server may take to accept the first connection.
@@ -119,8 +120,8 @@ impl Place {
         let (who, place) = place.rsplit_once('@').map_or((None, place), |(who, place)| (Some(who), place));
         if let Some(who) = who {
             let (user, password) = who.split_once(':').unwrap_or(("", who));
-            self.user = Some(decoded(user)?).filter(|user| !user.is_empty());
-            self.password = Some(decoded(password)?);
+            self.user = Some(unescaped(user)?).filter(|user| !user.is_empty());
+            self.password = Some(unescaped(password)?);
         }
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
@@ -138,24 +139,6 @@ impl Place {
         }
         Ok(self)
     }
-}
-
-/// Without the escapes of URIs.
-fn decoded(text: &str) -> Result<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
-        let (Some(high), Some(low)) = (digit(), digit()) else {
-            bail!("a % without two digits behind it in {text}")
-        };
-        bytes.push((high * 16 + low) as u8);
-    }
-    String::from_utf8(bytes).with_context(|| format!("{text} is not text"))
 }
 
 #[cfg(test)]

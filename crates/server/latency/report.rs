@@ -13,7 +13,7 @@ use crate::flags::VERSION;
 use crate::machine::shown;
 
 /// The lines of cyclictest, with percentiles behind them, and a histogram of so many microseconds.
-pub(super) fn text(run: &Run, histogram: Option<usize>) -> String {
+pub(super) fn text(run: &Run, histogram: Option<u32>) -> String {
     let mut text = String::new();
     for (number, thread) in run.threads.iter().enumerate() {
         let shown = line(&Line {
@@ -29,7 +29,8 @@ pub(super) fn text(run: &Run, histogram: Option<usize>) -> String {
     }
     if let Some(end) = histogram {
         text.push_str("# Histogram\n");
-        for us in 0..end as u64 {
+        let end = u64::from(end);
+        for us in 0..end {
             let counts = run
                 .threads
                 .iter()
@@ -40,7 +41,7 @@ pub(super) fn text(run: &Run, histogram: Option<usize>) -> String {
         let each =
             |figure: &dyn Fn(&Thread) -> String| run.threads.iter().map(figure).collect::<Vec<_>>().join(" ");
         let within = |thread: &Thread| {
-            let shown = thread.counts.iter().filter(|(at, _)| *at < end as u64);
+            let shown = thread.counts.iter().filter(|(at, _)| *at < end);
             format!("{:09}", shown.map(|(_, count)| count).sum::<u64>())
         };
         let whole = |us: f64| format!("{:05}", us as u64);
@@ -52,7 +53,7 @@ pub(super) fn text(run: &Run, histogram: Option<usize>) -> String {
             .threads
             .iter()
             .map(|thread| {
-                let beyond = thread.counts.iter().filter(|(at, _)| *at >= end as u64);
+                let beyond = thread.counts.iter().filter(|(at, _)| *at >= end);
                 format!("{:05}", beyond.map(|(_, count)| count).sum::<u64>())
             })
             .collect();
