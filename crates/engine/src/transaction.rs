@@ -49,7 +49,11 @@ pub struct Unwatched {
 }
 
 impl Transaction {
+    /// Keeps a command for EXEC, unless that will refuse.
     pub(crate) fn push(&mut self, queued: Queued) {
+        if self.failed {
+            return;
+        }
         let flags = queued.command.flags;
         self.changes |= flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE);
         self.bytes += queued.args.args().bytes_len();
@@ -89,6 +93,9 @@ impl Client {
             && let Some(transaction) = &mut self.transaction
         {
             transaction.failed = true;
+            // What has been queued will never be run.
+            (transaction.queue, transaction.len, transaction.bytes) = (Vec::new(), 0, 0);
+            transaction.changes = false;
         }
     }
 

@@ -109,14 +109,14 @@ fn check_flush(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 }
 
 fn flush_selected(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    ctx.shard.keyspace.flush(ctx.db);
+    ctx.shard.keyspace.flush(ctx.db, ctx.now);
     reply.ok();
     Ok(Flow::Done)
 }
 
 fn flush_all(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     for db in 0..ctx.shard.keyspace.databases() {
-        ctx.shard.keyspace.flush(db);
+        ctx.shard.keyspace.flush(db, ctx.now);
     }
     reply.ok();
     Ok(Flow::Done)

@@ -499,4 +499,44 @@ mod tests {
             assert_eq!((shown(&mut bench), list(&mut bench, "FLAGS d")), (("N".into(), "0".into()), 0));
         }
     }
+
+    #[test]
+    fn a_flush_is_seen_by_who_watches_what_was_there() {
+        for shards in [1, 2, 5] {
+            for (flush, failing) in [("FLUSHDB", 1), ("FLUSHALL", 2), ("SELECT 1\nFLUSHDB\nSELECT 0", 1)] {
+                let mut bench = Bench::new(shards);
+                let (one, two, three) = (bench.connect(0, 7), bench.connect(1, 8), bench.connect(2, 9));
+                bench.run("SET c 1\nSELECT 1\nSET c 1\nSELECT 0");
+                bench.say(one, "WATCH a c");
+                bench.say(two, "SELECT 1\nWATCH c");
+                bench.say(three, "WATCH a b");
+                bench.run(flush);
+                let found = bench.run("CLIENT LIST FLAGS d").matches("id=").count();
+                assert_eq!(found, failing, "{flush} on {shards} shards");
+                assert_eq!(bench.say(three, "MULTI\nEXEC"), "+OK\n[]", "{flush} on {shards} shards");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_failed_transaction_had_queued_is_dropped() {
+        let mut bench = Bench::new(2);
+        let client = bench.connect(1, 7);
+        let shown = |bench: &mut Bench| {
+            let line = bench.run("CLIENT LIST FLAGS x");
+            let words: Vec<&str> = line.split(' ').filter(|word| word.starts_with("multi")).collect();
+            words.join(" ")
+        };
+        bench.say(client, "MULTI\nSET a 1\nSET b 1");
+        assert!(shown(&mut bench).starts_with("multi=2 multi-mem="));
+        assert!(!shown(&mut bench).ends_with("multi-mem=0"));
+        bench.say(client, "GET");
+        assert_eq!(shown(&mut bench), "multi=0 multi-mem=0");
+        assert_eq!(bench.say(client, "SET c 1"), "+QUEUED");
+        assert_eq!(shown(&mut bench), "multi=0 multi-mem=0");
+        // It changes nothing, so that a pause for writes does not hold its end.
+        bench.run("CLIENT PAUSE 1000 WRITE");
+        let aborted = "-EXECABORT Transaction discarded because of previous errors.";
+        assert_eq!(bench.say(client, "EXEC\nEXISTS a b c"), format!("{aborted}\n:0"));
+    }
 }

@@ -367,8 +367,9 @@ impl Keyspace {
         None
     }
 
-    /// Empties a database. Its memory is freed by and by (see `free_some`).
-    pub fn flush(&mut self, db: usize) {
+    /// Empties a database. Its memory is freed by and by (see `free_some`). Watched keys that it has are touched.
+    pub fn flush(&mut self, db: usize, now: Millis) {
+        self.touch_present(db, &[db], now);
         let gone = self.dbs[db].counts.gone.take();
         self.expired_fields_before += self.dbs[db].expired_fields;
         self.garbage.push(std::mem::take(&mut self.dbs[db]));
@@ -381,17 +382,25 @@ impl Keyspace {
             return;
         }
         for db in [a, b] {
-            for bytes in self.watched.of_database(db) {
-                let key = self.hasher.key(&bytes);
-                if self.contains(a, key, now) || self.contains(b, key, now) {
-                    self.touch(db, &bytes);
-                }
-            }
+            self.touch_present(db, &[a, b], now);
         }
         self.dbs.swap(a, b);
         let gone = self.dbs[a].counts.gone.take();
         self.dbs[a].counts.gone = std::mem::replace(&mut self.dbs[b].counts.gone, gone);
         self.swapped = self.tells_of_new;
+    }
+
+    /// Touches the watched keys of `db` that any of the databases `present_in` has.
+    fn touch_present(&mut self, db: usize, present_in: &[usize], now: Millis) {
+        if self.watched.is_empty() {
+            return;
+        }
+        for bytes in self.watched.of_database(db) {
+            let key = self.hasher.key(&bytes);
+            if present_in.iter().any(|of| self.contains(*of, key, now)) {
+                self.touch(db, &bytes);
+            }
+        }
     }
 
     /// A key's value or deadline has changed: whoever watches it is to know.

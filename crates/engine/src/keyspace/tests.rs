@@ -137,7 +137,7 @@ impl Pair {
                 assert_eq!(found, expected.map(|(value, expiry)| (Some(value), expiry)));
             }
             Op::Flush(db) => {
-                self.keyspace.flush(db);
+                self.keyspace.flush(db, now);
                 self.models[db].clear();
             }
             Op::Swap(a, b) => {
@@ -315,7 +315,7 @@ fn flushed_memory_is_counted_until_it_is_freed() {
         keyspace.set(0, name, NewValue::Slice(b"value"), (n % 2 == 0).then_some(99), 0);
     }
     let full = keyspace.entry_bytes();
-    keyspace.flush(0);
+    keyspace.flush(0, 0);
     assert_eq!((keyspace.entry_bytes(), keyspace.stats(0)), (full, DbStats::default()));
     let (mut last, mut steps) = (full, 0);
     while keyspace.free_some(100) {

@@ -7,6 +7,7 @@
 
 use super::Millis;
 use hashbrown::HashMap;
+use std::collections::BTreeSet;
 
 /// What a client watches here.
 #[derive(Debug, Default)]
@@ -34,8 +35,8 @@ pub(super) struct Was {
 /// The watched keys of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    /// Databases and clients by key; no list is empty.
-    watchers: HashMap<Box<[u8]>, Vec<(usize, u64)>, foldhash::fast::FixedState>,
+    /// Databases and clients by key; no set is empty. Thousands of clients may watch one key, and all go when it is touched.
+    watchers: HashMap<Box<[u8]>, BTreeSet<(usize, u64)>, foldhash::fast::FixedState>,
     clients: HashMap<u64, Watches, foldhash::fast::FixedState>,
 }
 
@@ -48,9 +49,8 @@ impl Watched {
 
     /// Keys that are watched, each once.
     pub(super) fn len(&self) -> usize {
-        let databases = |watchers: &Vec<(usize, u64)>| {
+        let databases = |watchers: &BTreeSet<(usize, u64)>| {
             let mut databases: Vec<usize> = watchers.iter().map(|(db, _)| *db).collect();
-            databases.sort_unstable();
             databases.dedup();
             databases.len()
         };
@@ -60,20 +60,16 @@ impl Watched {
     /// A client begins to watch a key, unless it does so already or its transaction is to fail anyhow.
     pub(super) fn add(&mut self, client: u64, db: usize, key: &[u8], was: Was) {
         let watches = self.clients.entry(client).or_default();
-        let watchers = self.watchers.get(key).map_or(&[][..], Vec::as_slice);
-        if watches.touched || watchers.contains(&(db, client)) {
-            return;
+        if !watches.touched && self.watchers.entry(key.into()).or_default().insert((db, client)) {
+            watches.keys.push(WatchedKey { db, key: key.into(), was });
         }
-        watches.keys.push(WatchedKey { db, key: key.into(), was });
-        self.watchers.entry(key.into()).or_default().push((db, client));
     }
 
     /// A key has changed.
     #[cold]
     pub(super) fn touch(&mut self, db: usize, key: &[u8]) {
         let Some(watchers) = self.watchers.get(key) else { return };
-        let clients: Vec<u64> =
-            watchers.iter().filter(|(of, _)| *of == db).map(|(_, client)| *client).collect();
+        let clients: Vec<u64> = watchers.range((db, 0)..=(db, u64::MAX)).map(|(_, client)| *client).collect();
         for client in clients {
             self.forget(client);
             self.clients.insert(client, Watches { touched: true, keys: Vec::new() });
@@ -85,7 +81,7 @@ impl Watched {
         let Some(watches) = self.clients.remove(&client) else { return };
         for WatchedKey { db, key, .. } in watches.keys {
             let Some(watchers) = self.watchers.get_mut(&key) else { continue };
-            watchers.retain(|watcher| *watcher != (db, client));
+            watchers.remove(&(db, client));
             if watchers.is_empty() {
                 self.watchers.remove(&key);
             }

@@ -93,11 +93,15 @@ impl Hash {
             && field.len() <= limits.hash_value
             && value.len() <= limits.hash_value
         {
-            if let Some(at) = value_place(pack.as_ref(), field) {
+            // A hash may have more fields than the limit if that was lowered: whatever sets one then enlarges it.
+            let len = pack.as_ref().len() / 2;
+            if len <= limits.hash_entries
+                && let Some(at) = value_place(pack.as_ref(), field)
+            {
                 pack.replace(at, Element::of(value));
                 return false;
             }
-            if pack.as_ref().len() / 2 < limits.hash_entries && pack.as_ref().has_room(2) {
+            if len < limits.hash_entries && pack.as_ref().has_room(2) {
                 pack.push_back(Element::of(field));
                 pack.push_back(Element::of(value));
                 return true;
