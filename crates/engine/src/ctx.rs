@@ -421,6 +421,12 @@ impl Ctx<'_> {
         self.shard.keyspace.find(self.db, key, self.now)
     }
 
+    /// The same for a command that changes keys: an access unless the client wants none, whether or not it then changes this one.
+    #[inline]
+    pub fn find_to_change(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {
+        self.shard.keyspace.find_to_change(self.db, key, self.now)
+    }
+
     /// The entry of a key, for reading: counts a hit or a miss, and is an access unless the client wants none.
     #[inline]
     pub fn lookup(&mut self, key: Key<'_>) -> Option<EntryMut<'_>> {

@@ -66,9 +66,9 @@ impl Modes {
         self.set(Self::SKIP_NEXT, false);
     }
 
-    /// RESET.
+    /// RESET, which itself has no reply where CLIENT REPLY SKIP came before it.
     pub(crate) const fn reset(&mut self) {
-        self.0 &= Self::LASTING;
+        self.0 &= Self::LASTING | Self::SKIP.0;
     }
 }
 

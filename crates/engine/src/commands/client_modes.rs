@@ -119,6 +119,14 @@ mod tests {
     }
 
     #[test]
+    fn reset_is_not_answered_where_it_is_skipped() {
+        let mut bench = Bench::new(2);
+        let client = bench.connect(1, 7);
+        assert_eq!(bench.say(client, "CLIENT REPLY SKIP\nRESET\nPING\nPING"), "+PONG\n+PONG");
+        assert_eq!(bench.say(client, "CLIENT REPLY OFF\nPING\nRESET\nPING"), "+RESET\n+PONG");
+    }
+
+    #[test]
     fn reset_ends_all_of_it() {
         let mut bench = Bench::new(2);
         assert_eq!(

@@ -177,7 +177,7 @@ impl Options {
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let options = Options::parse(args)?;
     let (key, now) = (ctx.key(args.at(1)), ctx.now);
-    if !options.replace && ctx.find(key).is_some() {
+    if !options.replace && ctx.find_to_change(key).is_some() {
         return Err(Error::text("BUSYKEY Target key name already exists."));
     }
     let deadline = options.deadline(args.int(2)?, now)?;

@@ -124,6 +124,9 @@ fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form
     let set = allowed && ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, Some(deadline), ctx.now);
     if set {
         ctx.notify_deadline(key, deadline);
+    } else {
+        // An access, though nothing has changed.
+        ctx.find_to_change(key);
     }
     reply.int(set.into());
     Ok(Flow::Done)
@@ -172,6 +175,8 @@ fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     if had_deadline {
         ctx.shard.keyspace.use_and_set_expiry(ctx.db, key, None, ctx.now);
         ctx.notify(EventClasses::GENERIC, "persist", key.bytes);
+    } else {
+        ctx.find_to_change(key);
     }
     reply.int(had_deadline.into());
     Ok(Flow::Done)

@@ -89,7 +89,7 @@ fn found(results: &[PartResult], idx: usize) -> bool {
 fn look(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
-        if ctx.find(key).is_some() {
+        if ctx.find_to_change(key).is_some() {
             ctx.elements |= bit(idx);
         } else if idx == SOURCE {
             return Err(Error::NoSuchKey);
@@ -208,9 +208,9 @@ fn look_for_copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flo
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
         let there = if idx == SOURCE {
-            ctx.peek(key).is_some()
+            ctx.lookup(key).is_some()
         } else {
-            ctx.shard.keyspace.contains(target, key, ctx.now)
+            ctx.shard.keyspace.find_to_change(target, key, ctx.now).is_some()
         };
         if there {
             ctx.elements |= bit(idx);
@@ -233,8 +233,7 @@ fn decide_copy(decide: &mut Decide<'_>) -> Next {
 fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     if ctx.stage == TAKE {
         let key = ctx.key(args.at(SOURCE));
-        // An access again, but the stage before has counted the read.
-        let copy = ctx.shard.keyspace.find_to_use(ctx.db, key, ctx.now).map(|entry| entry.clone_detached());
+        let copy = ctx.find(key).map(|entry| entry.clone_detached());
         ctx.payload = copy.map_or(Payload::None, Payload::Value);
     } else {
         let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
@@ -250,7 +249,9 @@ fn move_to_db(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Fl
     }
     let (key, now) = (ctx.key(args.at(1)), ctx.now);
     let keyspace = &mut ctx.shard.keyspace;
-    let entry = if keyspace.contains(target, key, now) { None } else { keyspace.take(ctx.db, key, now) };
+    let source = keyspace.find_to_change(ctx.db, key, now).is_some();
+    let free = source && keyspace.find_to_change(target, key, now).is_none();
+    let entry = if free { keyspace.take(ctx.db, key, now) } else { None };
     reply.int(entry.is_some().into());
     if let Some(entry) = entry {
         keyspace.put(target, key, entry.detach(), now);

@@ -155,6 +155,39 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_is_not_made_is_an_access_too() {
+        const DUMPED: &str = "RESTORE k 0 x";
+        for (key, lines) in [
+            ("SET k a", "SETNX k b"),
+            ("SET k a", "SET k b NX"),
+            ("SET k a", "SET k b IFEQ c"),
+            ("SET k a", "DELIFEQ k b"),
+            ("SET k a", "MSETNX z 1 k 2"),
+            ("SET k a", "MSETEX 2 z 1 k 2 NX"),
+            ("SET k a", "PERSIST k"),
+            ("SET k a", "EXPIRE k 100 XX"),
+            ("SET k a", "RENAMENX k other"),
+            ("SET k a", "RENAMENX other k"),
+            ("SET k a", "COPY k other"),
+            ("SET k a", "COPY other k"),
+            ("SET k a", "MOVE k 3"),
+            ("SET k a", DUMPED),
+            ("SADD k a", "SMOVE k z b"),
+            ("SADD k a", "SMOVE set k b"),
+        ] {
+            for shards in [1, 2, 5] {
+                for (touches, idle) in [("off", ":0"), ("on", ":4")] {
+                    let mut bench = Bench::new(shards);
+                    bench.run(&format!("{key}\nSET other 1\nSADD set a\nSELECT 3\nSET k 1\nSELECT 0"));
+                    bench.now += 4_000;
+                    bench.run(&format!("CLIENT NO-TOUCH {touches}\n{lines}"));
+                    assert_eq!(bench.run("OBJECT IDLETIME k"), idle, "{lines}, {shards} shards, {touches}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn frequency_is_told_under_lfu_only_and_idle_time_without() {
         for shards in [1, 2, 5] {
             let mut bench = Bench::new(shards);

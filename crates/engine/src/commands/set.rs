@@ -245,7 +245,7 @@ const DESTINATION_IS_NO_SET: u64 = 8;
 fn look(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
-        let found = ctx.find(key).map_or(0, |entry| match (idx, entry.set()) {
+        let found = ctx.find_to_change(key).map_or(0, |entry| match (idx, entry.set()) {
             (SOURCE, Some(set)) if set.contains(args.at(3)) => SOURCE_THERE | MEMBER_THERE,
             (SOURCE, Some(_)) => SOURCE_THERE,
             (SOURCE, None) => SOURCE_THERE | SOURCE_IS_NO_SET,

@@ -195,12 +195,12 @@ fn mset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
     Ok(Flow::Done)
 }
 
-/// How many of the keys are there.
+/// How many of the keys are there; they are about to be changed.
 pub(super) fn count_present(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let mut present = 0;
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
-        present += i64::from(ctx.find(key).is_some());
+        present += i64::from(ctx.find_to_change(key).is_some());
     }
     reply.int(present);
     Ok(Flow::Done)

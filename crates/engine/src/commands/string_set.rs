@@ -318,6 +318,9 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Err
             Deadline::Unsaid | Deadline::Persist => None,
         };
         store(ctx, key, args.value(2), deadline, matches!(options.deadline, Deadline::At(_)));
+    } else if !options.get {
+        // An access, though nothing has changed.
+        ctx.find_to_change(key);
     }
     if !options.get {
         if allowed { reply.ok() } else { reply.null() }
@@ -327,7 +330,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Err
 
 fn setnx(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let key = ctx.key(args.at(1));
-    let free = ctx.find(key).is_none();
+    let free = ctx.find_to_change(key).is_none();
     if free {
         store(ctx, key, args.value(2), None, false);
     }
@@ -432,7 +435,7 @@ fn write_msetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<
 
 fn delifeq(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let key = ctx.key(args.at(1));
-    let equal = match ctx.find(key) {
+    let equal = match ctx.find_to_change(key) {
         None => false,
         Some(entry) => entry.string().ok_or(Error::WrongType)? == args.at(2),
     };
