@@ -45,7 +45,11 @@ impl Terminal {
     }
 
     fn run(&self, args: &str) {
-        let line = format!("clear; {} top {args}; echo exit=$?", env!("CARGO_BIN_EXE_corelane"));
+        self.run_tool(&format!("top {args}"));
+    }
+
+    fn run_tool(&self, args: &str) {
+        let line = format!("clear; {} {args}; echo exit=$?", env!("CARGO_BIN_EXE_corelane"));
         self.keys(&["-l", &line]);
         self.keys(&["Enter"]);
     }
@@ -249,4 +253,20 @@ fn it_ends_when_its_terminal_goes_away() {
     drop(terminal);
     let gone = server::poll(MS_MAX, || (!std::path::Path::new(&state).exists()).then_some(()));
     assert!(gone.is_some(), "process {pid} is still there");
+}
+
+/// What is longer than the terminal's lines would be wrapped, and stay when it is written anew.
+#[test]
+fn live_lines_of_the_other_tools_are_written_over_in_narrow_terminals() {
+    let Some(terminal) = Terminal::open(50, 24) else { return };
+    let server = Server::ours(1);
+    for (line, part, times) in [
+        (format!("latency --server 127.0.0.1:{} -D 1", server.port), "min: ", 1),
+        ("latency -D 1 -i 10000".to_owned(), "T: 0 (", 1),
+        (format!("bench -p {} -t get -q --duration 1", server.port), "GET: rps", 0),
+    ] {
+        terminal.run_tool(&line);
+        let screen = terminal.await_text("exit=0");
+        assert_eq!(screen.matches(part).count(), times, "{line}\n{screen}");
+    }
 }

@@ -24,7 +24,7 @@ use corelane_runtime::preflight;
 
 use crate::latency::system::{STOPPED, stop_on_signals};
 use crate::machine::Machine;
-use crate::output::{printed, show, show_line, writable};
+use crate::output::{fitted, printed, show, show_line, writable};
 use options::Options;
 use report::{Finished, Style};
 use suite::Test;
@@ -228,8 +228,9 @@ impl<'a> Line<'a> {
                 mean(progress.requests, progress.latency_s)
             )
         };
+        let text = fitted(&text);
         show(format_args!("\r{text:<width$}", width = self.len));
-        (self.len, self.before, self.at) = (text.len(), progress, Instant::now());
+        (self.len, self.before, self.at) = (text.chars().count(), progress, Instant::now());
     }
 
     fn clear(&mut self) {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use ratatui::crossterm::terminal;
 
 use crate::latency::system::STOPPED;
 
@@ -45,6 +46,17 @@ pub(crate) fn show_line(text: impl Display) {
     show(format_args!("{text}\n"));
 }
 
+/// As much of a line as the terminal has columns for: one that is wrapped cannot be written over.
+pub(crate) fn fitted(line: &str) -> &str {
+    let columns = terminal::size().map_or(usize::MAX, |(columns, _)| usize::from(columns));
+    // The last column stays free: a cursor behind it is on either line.
+    beginning(line, columns.saturating_sub(1))
+}
+
+fn beginning(line: &str, letters: usize) -> &str {
+    line.char_indices().nth(letters).map_or(line, |(end, _)| &line[..end])
+}
+
 /// Looks whether a file can be written, before there is something to be written to it. What is in it stays.
 ///
 /// # Errors
@@ -60,4 +72,17 @@ pub(crate) fn writable(file: &Path) -> Result<()> {
         fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_cut_between_letters() {
+        assert_eq!(
+            [("µs µs", 4), ("µs", 2), ("µs", 9), ("µs", 0)].map(|(line, most)| beginning(line, most)),
+            ["µs µ", "µs", "µs", ""]
+        );
+    }
 }

@@ -17,7 +17,7 @@ fn compute(seed: u64) -> u64 {
 pub(super) fn run(duration: Duration, json: bool) -> Run {
     let mut run = Run::new(Kind::Intrinsic, 0, "other");
     let start = system::now_ns();
-    let end = start + duration.as_nanos() as u64;
+    let end = system::later(start, duration);
     let (mut times, mut now, mut seed) = (Times::new(), start, 1);
     while now < end && !system::stopped() {
         seed = black_box(compute(seed));

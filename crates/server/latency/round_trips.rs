@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::result::{Kind, Run, Times};
 use super::system;
 use crate::address::Address;
-use crate::output::{show, show_line};
+use crate::output::{fitted, show, show_line};
 
 /// In a pause that is longer, the server's end is noticed.
 const WATCHED_NS_MIN: u64 = 200_000_000;
@@ -44,7 +44,7 @@ pub(super) fn run(request: &Request<'_>) -> Result<Run> {
     let mut run = Run::new(Kind::RoundTrips, request.interval.as_micros() as u64, "other");
     let (mut all, mut recent) = (Times::new(), Times::new());
     let start = system::now_ns();
-    let end = request.duration.map_or(u64::MAX, |time| start.saturating_add(time.as_nanos() as u64));
+    let end = request.duration.map_or(u64::MAX, |time| system::later(start, time));
     let (mut next, mut line_at, mut shown_at) = (start, start, start);
     let terminal = io::stdout().is_terminal() && !request.quiet && !request.json;
     while system::now_ns() < end && !system::stopped() {
@@ -67,7 +67,8 @@ pub(super) fn run(request: &Request<'_>) -> Result<Run> {
             recent = Times::new();
             line_at = now;
         } else if terminal && now - shown_at > 100_000_000 {
-            show(format_args!("\r{}\x1b[K", line(if request.history.is_some() { &recent } else { &all })));
+            let line = line(if request.history.is_some() { &recent } else { &all });
+            show(format_args!("\r{}\x1b[K", fitted(&line)));
             shown_at = now;
         }
         next += request.interval.as_nanos() as u64;

@@ -47,6 +47,11 @@ pub(crate) fn now_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// A moment so long after another one; what is centuries away is never.
+pub(super) fn later(ns: u64, time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).map_or(u64::MAX, |time| ns.saturating_add(time))
+}
+
 /// Sleeps until this moment of the monotonic clock, or until a signal comes.
 pub(crate) fn sleep_until(ns: u64) {
     let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };

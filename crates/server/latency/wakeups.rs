@@ -13,7 +13,7 @@ use corelane_runtime::topology::bind_here;
 
 use super::result::{Exact, Kind, Run, Thread, Times};
 use super::system;
-use crate::output::show_line;
+use crate::output::{fitted, show_line};
 
 /// How often the lines on the terminal are rewritten.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -121,7 +121,7 @@ pub(super) fn run(request: &Request) -> Result<Run> {
             let (cpu, shown, barrier) = (*cpu, Arc::clone(shown), Arc::clone(&barrier));
             let plan = Plan {
                 interval_ns: request.interval.as_nanos() as u64,
-                duration_ns: request.duration.map(|time| time.as_nanos() as u64),
+                duration_ns: request.duration.map(|time| system::later(0, time)),
                 loops: request.loops,
                 priority: request.priority,
             };
@@ -202,7 +202,7 @@ fn show_until(mut is_over: impl FnMut() -> bool, request: &Request, shown: &[Arc
             let _ = write!(screen, "\x1b[{}A", shown.len());
         }
         for (number, shown) in shown.iter().enumerate() {
-            let _ = writeln!(screen, "{}\x1b[K", shown.line(number, request));
+            let _ = writeln!(screen, "{}\x1b[K", fitted(&shown.line(number, request)));
         }
         // A terminal that has gone away does not keep the measurement from its end.
         let _ = io::stdout().write_all(screen.as_bytes());
