@@ -146,6 +146,35 @@ fn bad_flags_are_usage_errors() {
     assert!(text(&output).contains("may not use cpu 9999"), "{}", text(&output));
 }
 
+/// The allocator has far more addresses than memory.
+#[test]
+fn locked_memory_is_what_is_used() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_corelane"))
+        .args(["latency", "-m", "-q", "-D", "60s"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("corelane runs");
+    let status = format!("/proc/{}/status", child.id());
+    // The thread that measures starts once memory is locked.
+    let measuring = server::poll(20_000, || {
+        let told = fs::read_to_string(&status).unwrap_or_default();
+        let ended = child.try_wait().expect("a child").is_some();
+        (ended || told.contains("\nThreads:\t2\n")).then_some(told)
+    });
+    child.kill().expect("a process to be killed");
+    let said = text(&child.wait_with_output().expect("an exit"));
+    if said.contains("cannot lock memory") {
+        return server::skip(&said);
+    }
+    let told = measuring.unwrap_or_else(|| panic!("it does not begin: {said}"));
+    let kib = |name: &str| -> u64 {
+        let line = told.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{told}"));
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    assert!(kib("VmLck:") > 0 && kib("VmRSS:") < 512 << 10, "{told}");
+}
+
 /// As with `| head -1`, it ends without a panic.
 #[test]
 fn it_ends_when_nobody_reads_what_it_prints() {

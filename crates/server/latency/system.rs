@@ -83,13 +83,14 @@ pub(crate) fn be_urgent(priority: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Keeps all memory of the process resident, now and later.
+/// Keeps all memory of the process resident, what there is and what will be from its first use on: the allocator sets aside a gigabyte of
+/// addresses, which would otherwise be filled with memory at once.
 ///
 /// # Errors
 /// The system's: mostly that RLIMIT_MEMLOCK is too low.
 pub(super) fn lock_memory() -> io::Result<()> {
     // SAFETY: takes flags alone.
-    let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+    let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
