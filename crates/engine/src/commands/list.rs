@@ -292,11 +292,8 @@ fn lrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
         let first = if resume == 0 { list.place(start) } else { Some(Place::from_number(resume)) };
         let end = count.min(written.saturating_add(piece));
-        let mut places = list.places(first, Side::Left);
-        for place in places.by_ref().take(end - written) {
-            write_element(reply, list.get(place));
-        }
-        (places.next().filter(|_| end < count), end)
+        let next = list.visit(first, end - written, |element| write_element(reply, element));
+        (next.filter(|_| end < count), end)
     };
     ctx.elements = end as u64;
     Ok(next.map_or(Flow::Done, |place| Flow::Again(place.to_number())))

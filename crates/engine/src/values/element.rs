@@ -196,6 +196,23 @@ pub(super) fn read(bytes: &[u8], at: usize) -> Element<'_> {
     }
 }
 
+/// The element at `at`, and the offset behind it: for walks, which need both.
+#[inline]
+pub(super) fn read_on(bytes: &[u8], at: usize) -> (Element<'_>, usize) {
+    match bytes[at] {
+        small @ 0..SHORT_STRING => (Element::Int(small.into()), at + 1),
+        head @ SHORT_STRING..INT16 => {
+            let end = at + 1 + usize::from(head - SHORT_STRING);
+            (Element::Bytes(&bytes[at + 1..end]), end + 1)
+        }
+        head @ STRING12.. => {
+            let body = 2 + u12(head, STRING12, bytes[at + 1]);
+            (Element::Bytes(&bytes[at + 2..at + body]), at + body + tail_len(body))
+        }
+        _ => (read(bytes, at), end_of(bytes, at)),
+    }
+}
+
 /// Writes an element with its tail.
 pub(super) fn encode(element: Element<'_>, out: &mut Vec<u8>) {
     let start = out.len();

@@ -321,6 +321,24 @@ impl<'a> ListRef<'a> {
         std::iter::successors(start, move |place| self.step(*place, from))
     }
 
+    /// Visits `count` elements from a place on, in their order; returns where the next one is.
+    pub fn visit(
+        self,
+        from: Option<Place>,
+        mut count: usize,
+        mut visit: impl FnMut(Element<'a>),
+    ) -> Option<Place> {
+        let Place { mut chunk, mut at } = from?;
+        loop {
+            let (visited, next) = self.pack(chunk)?.visit(at, count, &mut visit);
+            if let Some(at) = next {
+                return Some(Place { chunk, at });
+            }
+            (count, chunk) = (count - visited, chunk + 1);
+            at = self.pack(chunk)?.first()?;
+        }
+    }
+
     /// The elements in their order.
     pub fn iter(self) -> impl Iterator<Item = Element<'a>> {
         self.places(self.end(Side::Left), Side::Left).map(move |place| self.get(place))

@@ -10,7 +10,7 @@
 //! moves it.
 
 use super::block::size_class;
-use super::element::{ELEMENT_FRAME_MAX, Element, encode, end_of, read, start_before, u16_at};
+use super::element::{ELEMENT_FRAME_MAX, Element, encode, end_of, read, read_on, start_before, u16_at};
 
 const COUNT_LEN: usize = 2;
 /// A pack holds no more elements than its count can say.
@@ -118,6 +118,23 @@ impl<'a> PackRef<'a> {
         Some(at)
     }
 
+    /// Visits up to `count` elements from the one at `at` on; returns how many there were, and where the next one is, if any.
+    #[inline]
+    pub fn visit(
+        self,
+        mut at: usize,
+        count: usize,
+        visit: &mut impl FnMut(Element<'a>),
+    ) -> (usize, Option<usize>) {
+        let mut visited = 0;
+        while visited < count && at < self.0.len() {
+            let (element, next) = read_on(self.0, at);
+            visit(element);
+            (at, visited) = (next, visited + 1);
+        }
+        (visited, (at < self.0.len()).then_some(at))
+    }
+
     /// The elements in order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = Element<'a>> + Clone {
         Iter { pack: self, front: COUNT_LEN, back: self.0.len() }
@@ -129,12 +146,14 @@ impl<'a> PackRef<'a> {
         let wanted = Element::of(text);
         let mut at = self.first()?;
         loop {
-            if self.get(at) == wanted {
+            let (element, mut next) = read_on(self.0, at);
+            if element == wanted {
                 return Some(at);
             }
-            for _ in 0..stride {
-                at = self.next(at)?;
+            for _ in 1..stride {
+                next = if next < self.0.len() { self.end_of(next) } else { return None };
             }
+            at = if next < self.0.len() { next } else { return None };
         }
     }
 }
@@ -152,8 +171,8 @@ impl<'a> Iterator for Iter<'a> {
         if self.front >= self.back {
             return None;
         }
-        let element = self.pack.get(self.front);
-        self.front = self.pack.end_of(self.front);
+        let (element, next) = read_on(self.pack.0, self.front);
+        self.front = next;
         Some(element)
     }
 }
