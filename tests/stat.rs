@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -312,5 +312,10 @@ fn failures_are_sentences() {
     let listener = UnixListener::bind(&socket).expect("a socket");
     fails(&["--unixsocket", path, "-c"], 1, "belongs to a running server");
     drop(listener);
+    // One for datagrams, such as the system's log, takes no connections from anybody.
+    let log = dir.join("log");
+    let _datagrams = UnixDatagram::bind(&log).expect("a socket");
+    fails(&["--unixsocket", log.to_str().expect("a path in UTF-8"), "-c"], 1, "may be somebody's: it stays");
+    assert!(log.exists());
     fs::remove_dir_all(&dir).expect("the directory made above");
 }
