@@ -554,7 +554,7 @@ impl Core {
         let news = (!session.out.is_empty() && !withhold)
             || session.client.close.is_some()
             || session.in_bulk()
-            || session.is_waiting()
+            || session.may_end()
             || session.reading_changed(backlog_max);
         if !session.dirty && news {
             session.dirty = true;

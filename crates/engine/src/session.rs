@@ -292,6 +292,8 @@ pub struct Session {
     pub(crate) held_up: bool,
     /// What the runtime was last told.
     reading: bool,
+    /// The runtime waits for it to be settled, in order to close its connection.
+    pub(crate) ending: bool,
     /// Since when its output has been over the soft limit.
     pub(crate) over_soft_since: Option<Millis>,
     /// Belongs to the embedding program instead of a connection: other clients do not see it, and its replies are taken
@@ -336,6 +338,7 @@ impl Session {
             resuming: false,
             held_up: false,
             reading: true,
+            ending: false,
             over_soft_since: None,
             embedded: false,
             calls: None,
@@ -413,6 +416,11 @@ impl Session {
     /// Whether a command waits that nobody needs when the peer has gone: for keys, for replicas, or for the end of a pause.
     pub(crate) fn is_waiting(&self) -> bool {
         self.client.wait.is_some() || self.pause == PauseState::Paused
+    }
+
+    /// Whether the runtime looks out for the end of its connection: nobody needs what waits then, and what is settled is closed.
+    pub(crate) fn may_end(&self) -> bool {
+        self.ending || self.is_waiting()
     }
 
     /// Whether replies are under way that do not depend on what the client does.

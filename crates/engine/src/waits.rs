@@ -88,6 +88,14 @@ impl Node {
         self.sessions.get_mut(id).is_some_and(|session| session.is_owed())
     }
 
+    /// The runtime closes this session when it is settled, and wants to hear of each change until then: of an answer, too, that the
+    /// client does not want, and that leaves nothing to send.
+    pub fn note_ending(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.ending = true;
+        }
+    }
+
     /// Clients that a command blocks.
     pub fn blocked_clients(&self) -> usize {
         self.sessions.iter().filter(|session| session.client.wait.is_some()).count()

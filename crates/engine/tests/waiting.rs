@@ -120,6 +120,25 @@ fn who_waits_for_another_shard_is_owed_an_answer() {
     }
 }
 
+/// Its connection stayed for ten seconds: nothing was to be sent, so nobody looked.
+#[test]
+fn the_end_of_what_is_owed_is_told_even_if_the_client_wants_no_replies() {
+    let [here, there] = keys();
+    for line in [format!("GET {there}"), format!("MGET {here} {there}"), "DBSIZE".to_owned()] {
+        let mut nodes = nodes(2);
+        let client = nodes[0].open(Peer::default(), NOW);
+        say(&mut nodes[0], client, "CLIENT REPLY OFF");
+        say(&mut nodes[0], client, &line);
+        assert!(hear(&mut nodes[0], client).is_empty() && nodes[0].owes(client), "{line}");
+        nodes[0].note_ending(client);
+        nodes[0].take_dirty(&mut Vec::new());
+        settle(&mut nodes);
+        let mut news = Vec::new();
+        nodes[0].take_dirty(&mut news);
+        assert!(news.contains(&client) && !nodes[0].owes(client), "{line}");
+    }
+}
+
 #[test]
 fn a_failed_shard_is_not_waited_for_and_its_clients_are_not_served() {
     let [a, b] = keys();

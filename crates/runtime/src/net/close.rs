@@ -34,6 +34,8 @@ impl Net {
             self.dirty.push(id);
         } else if state.close.is_some() || !state.owes {
             self.close(id, turn);
+        } else {
+            turn.node.note_ending(id);
         }
     }
 
