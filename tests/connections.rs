@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -187,6 +187,40 @@ fn a_pause_of_everything_ends_by_itself() {
             assert_eq!(client.read(), Outcome::Reply(b"+PONG\r\n".to_vec()));
             assert!(began.elapsed() >= PAUSE, "answered after {:?}", began.elapsed());
             assert_eq!(client.read(), Outcome::Reply(b"+OK\r\n".to_vec()));
+        }
+    }
+}
+
+/// The end of a connection comes behind the last of its replies, and that none of them is sent is no reason to keep it.
+#[test]
+fn who_goes_while_replies_are_muted_is_closed() {
+    for shards in SHARD_COUNTS {
+        let server = Server::ours(shards);
+        let mut admin = server.client();
+        for half in [false, true] {
+            for requests in [
+                "CLIENT REPLY OFF\r\nMSET a 1 b 2 c 3\r\nSET d 1\r\n",
+                "CLIENT REPLY SKIP\r\nMSET a 1 b 2 c 3\r\n",
+                "CLIENT REPLY OFF\r\nGET a\r\nGET b\r\nGET c\r\nGET d\r\n",
+                "CLIENT REPLY OFF\r\nMULTI\r\nSET a 1\r\nSET b 1\r\nRENAME a c\r\nEXEC\r\n",
+            ] {
+                for _ in 0..10 {
+                    let mut gone = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+                    gone.write_all(requests.as_bytes()).expect("the server reads");
+                    gone.shutdown(if half { Shutdown::Write } else { Shutdown::Both }).expect("it is open");
+                    // Whoever has only ended its own half stays until the server closes.
+                    let mut end = Vec::new();
+                    if half {
+                        gone.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
+                        gone.read_to_end(&mut end).expect("the server closes");
+                        assert!(end.is_empty(), "{requests:?} on {shards} shards");
+                    }
+                }
+                let left = server::poll(10_000, || {
+                    admin.run("INFO clients").text().contains("connected_clients:1\r\n").then_some(())
+                });
+                assert!(left.is_some(), "{requests:?} is still there on {shards} shards");
+            }
         }
     }
 }
