@@ -283,29 +283,21 @@ pub(super) fn combine_sent((op, sink): (Operation, Sink), sent: Vec<(u32, Detach
 
 /// The work to be gone on with. It begins again if it was under way with a key whose time has come: as if that had not been there.
 fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> SetWork {
-    let begun = match std::mem::take(&mut ctx.payload) {
-        Payload::Values(sent) => return SetWork::of(sent),
-        Payload::Combining(work) => Some(*work),
-        _ => None,
-    };
-    if ctx.pace != Pace::Pieces {
-        return SetWork::default();
-    }
     let present = present(ctx, args, keys);
-    match begun {
-        Some(work) if work.present == present => work,
-        begun => {
-            if let Some(stale) = begun {
-                stale.discard(&mut ctx.shard.keyspace);
-                reply.clear();
-            }
+    match std::mem::take(&mut ctx.payload) {
+        Payload::Values(sent) => SetWork::of(sent),
+        Payload::Combining(work) if work.present == present => *work,
+        stale => {
+            stale.discard(&mut ctx.shard.keyspace);
+            reply.clear();
             SetWork { present, ..SetWork::default() }
         }
     }
 }
 
-/// How many of the keys are there.
+/// How many of the keys are there, where that may change while the command is under way.
 pub(super) fn present(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize]) -> usize {
+    let keys = if ctx.pace == Pace::Pieces { keys } else { &[] };
     keys.iter().filter(|idx| ctx.find(ctx.key(args.at(**idx))).is_some()).count()
 }
 

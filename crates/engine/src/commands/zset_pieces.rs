@@ -303,22 +303,13 @@ fn store(ctx: &mut Ctx<'_>, name: &[u8], result: SortedSet, event: &'static str)
 
 /// The work to be gone on with. It begins again if it was under way with a key whose time has come: as if that had not been there.
 fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> ScoreWork {
-    let begun = match std::mem::take(&mut ctx.payload) {
-        Payload::Scores(sent) => return ScoreWork::new(0, sent),
-        Payload::Scoring(work) => Some(*work),
-        _ => None,
-    };
-    if ctx.pace != Pace::Pieces {
-        return ScoreWork::new(0, Vec::new());
-    }
     let present = present(ctx, args, keys);
-    match begun {
-        Some(work) if work.present == present => work,
-        begun => {
-            if let Some(stale) = begun {
-                stale.discard(&mut ctx.shard.keyspace);
-                reply.clear();
-            }
+    match std::mem::take(&mut ctx.payload) {
+        Payload::Scores(sent) => ScoreWork::new(0, sent),
+        Payload::Scoring(work) if work.present == present => *work,
+        stale => {
+            stale.discard(&mut ctx.shard.keyspace);
+            reply.clear();
             ScoreWork::new(present, Vec::new())
         }
     }
