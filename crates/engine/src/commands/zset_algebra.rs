@@ -5,9 +5,9 @@
 //! and they are combined where the result is wanted: to be stored at the destination's shard, for the client at the coordinator if
 //! they are few, else at the first key's shard. Only there may it take its time ([`super::zset_pieces`]). Scores are shipped as they are, since sums of doubles depend on the order of the sets, which is Valkey's.
 
-use super::set_combine::SENT_AT_ONCE_MAX;
+use super::set_combine::{DESTINATION, SENT_AT_ONCE_MAX};
 use super::zset_combine::{CARD, DIFF, Form, INTER, Options, UNION};
-use super::zset_pieces::{DESTINATION, combine, combine_sent, read};
+use super::zset_pieces::{combine, combine_sent, read};
 use crate::command::{Command, DecideFn, Find, Flags, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Decide, Next, On, Payload, SentScores};
 use crate::errors::Error;
@@ -123,13 +123,16 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
-    let checked = Options::parse(decide.args, form).map(|_| ());
+    let (options, checked) = match Options::parse(decide.args, form) {
+        Ok(options) => (Some(options), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
     let sent = match sent(decide, checked) {
         Ok(sent) => sent,
         Err(next) => return next,
     };
     let count: usize = sent.iter().map(|one| one.members.len()).sum();
-    if let Ok(options) = Options::parse(decide.args, form)
+    if let Some(options) = options
         && !form.stores
         && count <= SENT_AT_ONCE_MAX
     {

@@ -1,6 +1,7 @@
 //! How ZUNION, ZINTER, ZDIFF and their kin combine sets: by which options, with which scores, and what one shard sends of its sets for
 //! those of another.
 
+use super::set_combine::Operation;
 use super::zset_range::parse_score;
 use crate::args::Args;
 use crate::command::Pacing;
@@ -8,15 +9,6 @@ use crate::ctx::SentScores;
 use crate::errors::Error;
 use crate::keyspace::{EntryRef, ValueRef};
 use crate::values::{SetRef, SortedSetRef, Tally, TallyIndex};
-
-/// How sets are combined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    Union,
-    Inter,
-    /// The first without the others.
-    Diff,
-}
 
 /// What a command does, by its name.
 #[derive(Clone, Copy, Debug)]

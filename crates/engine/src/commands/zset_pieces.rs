@@ -5,11 +5,11 @@
 //!                         └─▶ send, where other shards have keys of the command
 //! ```
 
-use super::set_combine::{hold_those, present};
+use super::set_combine::{DESTINATION, Operation, hold_those, present};
 use super::sort_order::MergeSort;
 use super::zset_combine::{
-    Form, Found, Members, Operation, Options, Source, arrange, combine_some, is_source, piece, send_some,
-    sources, to_send, views, weighed,
+    Form, Found, Members, Options, Source, arrange, combine_some, is_source, piece, send_some, sources,
+    to_send, views, weighed,
 };
 use super::zset_read::{open_members, write_member};
 use crate::args::Args;
@@ -22,8 +22,6 @@ use crate::settings::CompactLimits;
 use crate::values::{SortedSet, Tally, TallyIndex};
 use corelane_resp::Reply;
 
-/// Where the result of a command that stores it goes.
-pub(super) const DESTINATION: usize = 1;
 /// So many more members than are looked at go into a piece where they are only compared.
 const MERGED_FACTOR: usize = 4;
 /// To add a member to a sorted set takes as long as to look at so many.
