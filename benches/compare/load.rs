@@ -1,15 +1,48 @@
-//! Runs redis-benchmark and reads what it prints.
+//! Runs the load generator and reads what it prints.
 
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 
+use crate::procfs;
 use crate::workload::{Load, Pin};
 
 /// Seconds after which a run is given up.
 const RUN_SECONDS_MAX: &str = "300";
 
-/// What redis-benchmark says about one run.
+/// What makes the load. Both take the same options and print the same lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Generator {
+    /// `corelane bench`, which needs less CPU time for a request than the servers do: it is they who are measured.
+    Corelane,
+    /// redis-benchmark; without a pipeline it is busy before a server is.
+    RedisBenchmark,
+}
+
+impl Generator {
+    /// Its command line, as reports show it.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Self::Corelane => &[OURS, "bench"],
+            Self::RedisBenchmark => &["redis-benchmark"],
+        }
+    }
+
+    /// The line that it gives for `--version`.
+    pub(crate) fn version(self) -> Option<String> {
+        let program = match self {
+            Self::Corelane => env!("CARGO_BIN_EXE_corelane"),
+            Self::RedisBenchmark => "redis-benchmark",
+        };
+        procfs::output(program, &["--version"]).map(|version| format!("{version}, as the load generator"))
+    }
+}
+
+/// Stands for the binary that this bench was built with.
+const OURS: &str = "corelane";
+
+/// What a generator says about one run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) requests_per_s: f64,
@@ -20,12 +53,13 @@ pub(crate) struct Report {
 }
 
 /// The command line for a load, with the word PORT for the port.
-pub(crate) fn command(load: &Load, requests: u64, pin: Pin) -> Vec<String> {
+pub(crate) fn command(generator: Generator, load: &Load, requests: u64, pin: Pin) -> Vec<String> {
     let mut words: Vec<String> = ["timeout", RUN_SECONDS_MAX].map(str::to_owned).to_vec();
     if pin == Pin::Split {
         words.extend(["taskset", "-c", "1"].map(str::to_owned));
     }
-    words.extend(["redis-benchmark", "-h", "127.0.0.1", "-p", "PORT", "--csv"].map(str::to_owned));
+    words.extend(generator.words().iter().copied().map(str::to_owned));
+    words.extend(["-h", "127.0.0.1", "-p", "PORT", "--csv"].map(str::to_owned));
     let mut option = |name: &str, value: u64| words.extend([name.to_owned(), value.to_string()]);
     option("-n", requests);
     option("-c", load.clients);
@@ -46,11 +80,15 @@ pub(crate) fn command(load: &Load, requests: u64, pin: Pin) -> Vec<String> {
 /// Runs a command of [`command`] against a port.
 ///
 /// # Errors
-/// redis-benchmark ended before it was done, with what it said, or printed no figures.
+/// It ended before it was done, with what it said, or printed no figures.
 pub(crate) fn run(words: &[String], port: u16) -> Result<Report> {
     let port = port.to_string();
-    let filled = words.iter().map(|word| if word == "PORT" { &port } else { word });
-    let mut filled = filled.collect::<Vec<_>>().into_iter();
+    let filled = words.iter().map(|word| match word.as_str() {
+        "PORT" => &port,
+        OURS => env!("CARGO_BIN_EXE_corelane"),
+        other => other,
+    });
+    let mut filled = filled.collect::<Vec<&str>>().into_iter();
     let program = filled.next().context("an empty command line")?;
     let output =
         Command::new(program).args(filled).output().with_context(|| format!("cannot run {program}"))?;

@@ -32,6 +32,7 @@ mod report;
 
 mod chart;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -60,7 +61,7 @@ fn run(options: &Options) -> Result<bool> {
         }
         return Ok(true);
     }
-    let chosen = workload::select(&options.names())?;
+    let chosen = workload::select(&options.names(), &options.skip)?;
     let fleet = Fleet::find(options)?;
     let machine = procfs::Machine::read()?;
     for note in &fleet.notes {
@@ -75,11 +76,15 @@ fn run(options: &Options) -> Result<bool> {
             print!("{}", report::text(&outcome));
         }
         outcomes.push(outcome);
+        // What was measured is kept, whatever becomes of the workloads that follow.
+        save(&outcomes, &fleet, &machine, options)?;
     }
     if options.json {
         println!("{}", report::json(&outcomes));
     }
-    save(&outcomes, &fleet, &machine, options)?;
+    if let Some(directory) = results_directory(&machine, options) {
+        eprintln!("results: {}", directory.display());
+    }
     Ok(verdict(&outcomes, options))
 }
 
@@ -91,14 +96,18 @@ fn verdict(outcomes: &[Outcome], options: &Options) -> bool {
     !refused
 }
 
-/// Writes CSV, Markdown and SVG to the results directory. A `--tiny` run is no result: it is kept only where `--out`
-/// says so.
+/// Where results go, if anywhere: a `--tiny` run is no result, and kept only where `--out` says so.
+fn results_directory(machine: &procfs::Machine, options: &Options) -> Option<PathBuf> {
+    match &options.out {
+        Some(directory) => Some(directory.clone()),
+        None if options.tiny => None,
+        None => Some(machine.results_directory()),
+    }
+}
+
+/// Writes CSV, Markdown and SVG to the results directory.
 fn save(outcomes: &[Outcome], fleet: &Fleet, machine: &procfs::Machine, options: &Options) -> Result<()> {
-    let directory = match &options.out {
-        Some(directory) => directory.clone(),
-        None if options.tiny => return Ok(()),
-        None => machine.results_directory(),
-    };
+    let Some(directory) = results_directory(machine, options) else { return Ok(()) };
     std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let write = |name: &str, text: String| {
         let path = directory.join(name);
@@ -106,7 +115,5 @@ fn save(outcomes: &[Outcome], fleet: &Fleet, machine: &procfs::Machine, options:
     };
     write("compare.csv", report::csv(outcomes))?;
     write("compare.md", report::markdown(outcomes, fleet, machine))?;
-    chart::ratios(outcomes, &directory.join("compare.svg"))?;
-    eprintln!("results: {}", directory.display());
-    Ok(())
+    chart::ratios(outcomes, &directory.join("compare.svg"))
 }

@@ -35,7 +35,7 @@ pub(crate) fn run(workload: &'static Workload, fleet: &Fleet, options: &Options)
             outcome.skipped.push(format!("{}, which was not found on this machine", subject.name()));
         }
     }
-    for run in 1..=options.runs() {
+    for run in 1..=options.runs(workload.kind) {
         for &subject in &subjects {
             eprintln!("  run {run}: {}", subject.name());
             if let Err(error) = measure(workload, subject, fleet, options, &mut outcome) {

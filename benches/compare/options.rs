@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
+use crate::load::Generator;
+use crate::workload::Kind;
+
 /// Compares corelane with redis-server, valkey-server and memcached on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "compare")]
@@ -11,6 +14,9 @@ pub(crate) struct Options {
     /// Names of the workloads to run, separated by commas (default: all; see --list)
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
+    /// Names of workloads to leave out
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    pub(crate) skip: Vec<String>,
     /// Same as --only memory
     #[arg(long)]
     memory: bool,
@@ -26,10 +32,13 @@ pub(crate) struct Options {
     /// Which peers to start, where present
     #[arg(long, value_delimiter = ',', value_name = "NAME,...", default_value = "redis,valkey,memcached")]
     pub(crate) peers: Vec<String>,
+    /// What makes the load
+    #[arg(long, value_enum, value_name = "NAME", default_value = "corelane")]
+    pub(crate) client: Generator,
     /// Requests of one run, in place of each workload's own number
     #[arg(long, value_name = "N")]
     pub(crate) requests: Option<u64>,
-    /// Runs of each server, alternating
+    /// Runs of each server, alternating; memory, which does not vary, is measured once
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeat: usize,
     /// Keys of the growth and memory workloads, in place of 20 000 000 and 2 000 000
@@ -63,8 +72,9 @@ impl Options {
     }
 
     /// How often each server is measured.
-    pub(crate) fn runs(&self) -> usize {
-        if self.tiny { 1 } else { self.repeat.max(1) }
+    pub(crate) fn runs(&self, kind: Kind) -> usize {
+        let once = self.tiny || matches!(kind, Kind::Memory(_) | Kind::Collections(..));
+        if once { 1 } else { self.repeat.max(1) }
     }
 
     /// `full`, or `tiny` when this run only proves that the bench works.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::client::{Client, Protocol};
+use crate::load::Generator;
 use crate::options::Options;
 use crate::procfs;
 use crate::workload::{Pin, Subject};
@@ -42,6 +43,7 @@ pub(crate) struct Fleet {
     redis: Option<Program>,
     valkey: Option<Program>,
     memcached: Option<Program>,
+    generator: Generator,
     /// What was not found, and what to do about it.
     pub(crate) notes: Vec<String>,
 }
@@ -50,11 +52,13 @@ impl Fleet {
     /// Looks for our binary, the tools and the peers.
     ///
     /// # Errors
-    /// Our binary, redis-benchmark, taskset or timeout are missing: nothing can be measured without.
+    /// Our binary, the load generator, taskset or timeout are missing: nothing can be measured without.
     pub(crate) fn find(options: &Options) -> Result<Self> {
-        for (tool, package) in
-            [("redis-benchmark", "redis-tools"), ("taskset", "util-linux"), ("timeout", "coreutils")]
-        {
+        let mut tools = vec![("taskset", "util-linux"), ("timeout", "coreutils")];
+        if options.client == Generator::RedisBenchmark {
+            tools.push(("redis-benchmark", "redis-tools"));
+        }
+        for (tool, package) in tools {
             if on_path(tool).is_none() {
                 bail!("{tool} is not on PATH; install it (Debian package: {package})");
             }
@@ -88,7 +92,7 @@ impl Fleet {
             );
         }
         let ours_arguments = options.ours_args.split_whitespace().map(str::to_owned).collect();
-        Ok(Self { ours, ours_arguments, redis, valkey, memcached, notes })
+        Ok(Self { ours, ours_arguments, redis, valkey, memcached, generator: options.client, notes })
     }
 
     /// Name and version of every server that takes part.
@@ -96,7 +100,7 @@ impl Fleet {
         let programs = [Some(&self.ours), self.redis.as_ref(), self.valkey.as_ref(), self.memcached.as_ref()];
         let mut versions: Vec<String> =
             programs.into_iter().flatten().map(|program| program.version.clone()).collect();
-        versions.extend(procfs::output("redis-benchmark", &["--version"]));
+        versions.extend(self.generator.version());
         versions
     }
 

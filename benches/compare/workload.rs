@@ -47,12 +47,12 @@ pub(crate) enum Pin {
     Free,
 }
 
-/// One call of redis-benchmark.
+/// One call of the load generator.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// The row's name in the tables.
     pub(crate) case: &'static str,
-    /// The value of redis-benchmark's `-t`, or a whole command.
+    /// The value of its `-t`, or a whole command.
     pub(crate) test: &'static str,
     /// What there is beside the keys when it begins.
     pub(crate) stock: Stock,
@@ -82,7 +82,7 @@ pub(crate) enum Stock {
 /// What a workload does with a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// redis-benchmark, over keys that all exist.
+    /// The load generator, over keys that all exist.
     Load(&'static [Load]),
     /// Opens this many connections, uses each once, and leaves them alone.
     IdleConnections(u64),
@@ -140,13 +140,16 @@ pub(crate) struct Workload {
     pub(crate) bounds: &'static [Bound],
 }
 
-/// The workloads with these names, in the table's order; all of them when there are none.
-pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Workload>> {
-    if let Some(unknown) = names.iter().find(|name| ALL.iter().all(|workload| workload.name != **name)) {
+/// The workloads with these names, in the table's order, or all of them when there are none; without those to skip.
+pub(crate) fn select(names: &[&str], skipped: &[String]) -> Result<Vec<&'static Workload>> {
+    let skipped: Vec<&str> = skipped.iter().map(String::as_str).collect();
+    let unknown = |name: &&&str| ALL.iter().all(|workload| workload.name != **name);
+    if let Some(unknown) = names.iter().chain(&skipped).find(unknown) {
         let known: Vec<&str> = ALL.iter().map(|workload| workload.name).collect();
         bail!("there is no workload {unknown:?}; there are {}", known.join(", "));
     }
-    Ok(ALL.iter().filter(|workload| names.is_empty() || names.contains(&workload.name)).collect())
+    let wanted = |name| (names.is_empty() || names.contains(&name)) && !skipped.contains(&name);
+    Ok(ALL.iter().filter(|workload| wanted(workload.name)).collect())
 }
 
 const fn against(metric: Metric, subject: Subject, other: Subject, limit: Limit) -> Bound {
@@ -178,7 +181,7 @@ const GET_P100: Load = Load { pipeline: 100, requests: 4_000_000, ..GET };
 const P1: &[Load] = &[SET, GET];
 const P16: &[Load] = &[SET_P16, GET_P16];
 const P100: &[Load] = &[SET_P100, GET_P100];
-// With threads, redis-benchmark notices the end of a run only every 250 ms, and counts that time: longer runs.
+// Longer runs: with threads, redis-benchmark notices the end of one only every 250 ms, and counts that time.
 const SET_THREADS: Load = Load { threads: 2, requests: 800_000, ..SET };
 const SET_P16_THREADS: Load = Load { pipeline: 16, requests: 6_000_000, ..SET_THREADS };
 const P1_THREADS: &[Load] = &[SET_THREADS, Load { case: "GET", test: "get", ..SET_THREADS }];

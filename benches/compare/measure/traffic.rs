@@ -1,4 +1,4 @@
-//! Throughput, latency and CPU under redis-benchmark.
+//! Throughput, latency and CPU under a load generator.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ pub(super) fn loads(
         bench.server.connect()?.fill(first.keys, first.value_bytes, false)?;
     }
     for load in &loads {
-        let words = load::command(load, load.requests, pin);
+        let words = load::command(bench.options.client, load, load.requests, pin);
         let shown = words.join(" ");
         if !commands.contains(&shown) {
             commands.push(shown);
