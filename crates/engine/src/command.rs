@@ -272,6 +272,10 @@ flags! {
 impl Flags {
     /// Concerns replicas though it is no write, and waits for the end of a pause of writes: COMMAND does not show it.
     pub const MAY_REPLICATE: Self = Self(1 << 31);
+    /// Ends or leaves a transaction, so that MULTI does not have it wait for EXEC: COMMAND does not show it.
+    pub const UNQUEUED: Self = Self(1 << 30);
+    /// For whoever listens to channels in RESP2, where messages and replies look alike: COMMAND does not show it.
+    pub const WHILE_LISTENING: Self = Self(1 << 29);
 }
 
 impl KeyFlags {

@@ -426,7 +426,7 @@ fn is_http(name: &[u8]) -> bool {
 
 /// Whether a command waits for EXEC if it comes after MULTI.
 fn is_queued(command: &Command) -> bool {
-    !matches!(command.plan, Plan::Exec) && !matches!(command.name, "discard" | "quit" | "reset")
+    !command.flags.has(Flags::UNQUEUED)
 }
 
 /// Whether the command is an EXEC that may change data.

@@ -10,12 +10,13 @@ use corelane_resp::{Proto, Reply};
 
 const ANY_STATE: Flags = Flags::LOADING.with(Flags::STALE).with(Flags::FAST);
 const BEFORE_AUTH: Flags = ANY_STATE.with(Flags::NOSCRIPT).with(Flags::NO_AUTH).with(Flags::ALLOW_BUSY);
+const FAREWELL: Flags = BEFORE_AUTH.with(Flags::UNQUEUED).with(Flags::WHILE_LISTENING);
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "ping",
         arity: -1,
-        flags: Flags::FAST,
+        flags: Flags::FAST.with(Flags::WHILE_LISTENING),
         plan: Plan::Session(ping),
         group: "connection",
         summary: "Returns the server's liveliness response.",
@@ -36,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: BEFORE_AUTH,
+        flags: FAREWELL,
         plan: Plan::Session(quit),
         group: "connection",
         summary: "Closes the connection.",
@@ -45,7 +46,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: BEFORE_AUTH,
+        flags: FAREWELL,
         plan: Plan::Session(reset),
         since: "6.2.0",
         group: "connection",

@@ -117,9 +117,9 @@ pub(super) const fn count_error() -> Error {
     Error::text("ERR numfields should be greater than 0 and match the provided number of fields")
 }
 
-/// Where FIELDS stands, from the argument `from` on.
+/// Where FIELDS stands, from the argument `from` on: as the last one it is none.
 pub(super) fn fields_at(args: Args<'_>, from: usize) -> Result<usize, Error> {
-    (from..args.len()).find(|idx| args.is(*idx, "FIELDS")).ok_or(count_error())
+    (from..args.len() - 1).find(|idx| args.is(*idx, "FIELDS")).ok_or(count_error())
 }
 
 /// The index of the first field behind FIELDS at `at`, whose number must be right; `per_field` arguments belong to each.

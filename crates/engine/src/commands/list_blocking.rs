@@ -104,25 +104,12 @@ pub(super) const COMMANDS: &[Command] = &[
 /// For how many milliseconds to wait; 0 for ever. `text` is in seconds.
 pub(super) fn timeout_ms(text: &[u8], now: Millis) -> Result<u64, Error> {
     const BAD: Error = Error::text("ERR timeout is not a float or out of range");
-    let range = || Error::text("ERR timeout is out of range");
-    if LongDouble::parse(text).is_none() {
-        return Err(BAD);
-    }
-    let text = std::str::from_utf8(text).map_err(|_| BAD)?;
-    let hex = text.strip_prefix("0x").and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    let seconds: f64 = match hex {
-        Some(number) => number.into(),
-        None => text.parse().map_err(|_| BAD)?,
-    };
-    let ms = (seconds * 1000.0).ceil();
-    if ms > i64::MAX as f64 {
-        return Err(range());
-    }
-    if ms < 0.0 {
+    let ms = LongDouble::parse(text).ok_or(BAD)?.to_ms();
+    if ms < 0 {
         return Err(Error::text("ERR timeout is negative"));
     }
-    let ms = ms as u64;
-    if ms > (i64::MAX as u64).saturating_sub(now) { Err(range()) } else { Ok(ms) }
+    let ms = u64::try_from(ms).ok().filter(|ms| *ms <= (i64::MAX as u64).saturating_sub(now));
+    ms.ok_or(Error::text("ERR timeout is out of range"))
 }
 
 /// When a command that waits gives up; `None` for never. Its arguments have been checked.

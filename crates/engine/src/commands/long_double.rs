@@ -3,8 +3,8 @@
 //! The arithmetic is LLVM's (`rustc_apfloat`); what is here is `strtold`'s syntax and `printf("%.17Lf")` without its
 //! trailing zeros.
 
-use rustc_apfloat::Float;
 use rustc_apfloat::ieee::X87DoubleExtended;
+use rustc_apfloat::{Float, Round};
 use std::fmt;
 use std::ops::Add;
 
@@ -37,6 +37,12 @@ impl LongDouble {
 
     pub(super) fn is_finite(self) -> bool {
         self.0.is_finite()
+    }
+
+    /// Seconds as milliseconds, rounded up; what does not fit is the end of the range.
+    pub(super) fn to_ms(self) -> i128 {
+        let ms = (self.0 * X87DoubleExtended::from_u128(1000).value).value;
+        ms.to_i128_r(i128::BITS as usize, Round::TowardPositive, &mut false).value
     }
 }
 

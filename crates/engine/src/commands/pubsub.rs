@@ -8,7 +8,8 @@ use crate::pubsub::{Kind, change};
 use bytes::Bytes;
 use corelane_resp::Reply;
 
-const LISTENING: Flags = Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
+const LISTENING: Flags =
+    Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE).with(Flags::WHILE_LISTENING);
 const SENDING: Flags =
     Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST).with(Flags::MAY_REPLICATE);
 

@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ..of_transactions(
             "exec",
             1,
-            STEERS.with(Flags::SKIP_COMMANDLOG),
+            STEERS.with(Flags::SKIP_COMMANDLOG).with(Flags::UNQUEUED),
             "1.2.0",
             Plan::Exec,
             "Executes all commands in a transaction.",
@@ -53,7 +53,14 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         complexity: "O(N), when N is the number of queued commands",
-        ..of_transactions("discard", 1, AT_ONCE, "2.0.0", Plan::Session(discard), "Discards a transaction.")
+        ..of_transactions(
+            "discard",
+            1,
+            AT_ONCE.with(Flags::UNQUEUED),
+            "2.0.0",
+            Plan::Session(discard),
+            "Discards a transaction.",
+        )
     },
     Command {
         keys: &[KeySpec::all_from(1, 1, KeyFlags::RO)],
@@ -179,6 +186,11 @@ mod tests {
             let queued = queued(lines.lines().count());
             check_all(&[(&request, &format!("+OK\n:5\n{queued}[{replies}]\n+PONG"))]);
         }
+    }
+
+    #[test]
+    fn subcommands_named_like_a_way_out_are_queued() {
+        check_all(&[("MULTI\nSLOWLOG RESET\nLATENCY RESET\nEXEC", "+OK\n+QUEUED\n+QUEUED\n[+OK, :0]")]);
     }
 
     #[test]

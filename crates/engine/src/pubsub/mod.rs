@@ -14,7 +14,7 @@ mod subscribe;
 
 pub(crate) use subscribe::{Subscriptions, change};
 
-use crate::command::Command;
+use crate::command::{Command, Flags};
 use crate::errors::Error;
 use crate::glob::glob_match;
 use crate::message::TxId;
@@ -198,19 +198,8 @@ impl PubSub {
 /// What a client is told that listens to channels and may not run a command: in RESP2 nearly none, since messages and replies
 /// look alike.
 pub(crate) fn refusal(client: &Client, command: &Command) -> Option<Error> {
-    const ALLOWED: [&str; 9] = [
-        "ping",
-        "subscribe",
-        "ssubscribe",
-        "unsubscribe",
-        "sunsubscribe",
-        "psubscribe",
-        "punsubscribe",
-        "quit",
-        "reset",
-    ];
-    if !client.modes.has(Modes::SUBSCRIBED) || client.proto == Proto::Resp3 || ALLOWED.contains(&command.name)
-    {
+    let speaks_freely = !client.modes.has(Modes::SUBSCRIBED) || client.proto == Proto::Resp3;
+    if speaks_freely || command.flags.has(Flags::WHILE_LISTENING) {
         return None;
     }
     let name = match client.last_command {
