@@ -112,7 +112,7 @@ impl SortWork {
                 let loaded = load(ctx, args, options, from, loaded..loaded + piece, push)?;
                 if loaded.is_none() {
                     // Its time has come meanwhile: it has not been there.
-                    places.clear();
+                    (*texts, *places) = Default::default();
                 }
                 let (next, is_set) = loaded.unwrap_or_default();
                 self.is_set = is_set;

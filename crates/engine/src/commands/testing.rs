@@ -181,7 +181,7 @@ impl Bench {
     }
 
     /// Brings batches from shard to shard; true if there were any.
-    fn carry(&mut self) -> bool {
+    pub(super) fn carry(&mut self) -> bool {
         let (shards, mut any) = (self.nodes.len(), false);
         for (from, to) in (0..shards).flat_map(|from| (0..shards).map(move |to| (from, to))) {
             if let Some(batch) = self.nodes[from].take_outbox(ShardId(to as u16)) {
