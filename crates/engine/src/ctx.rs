@@ -231,8 +231,8 @@ impl Payload {
 /// Members with scores of one set, on their way to be combined with those of others.
 #[derive(Clone, Debug)]
 pub struct SentScores {
-    /// The set's place among the command's keys.
-    pub place: usize,
+    /// The set's places among the command's keys: several, where its key comes several times.
+    pub places: Vec<usize>,
     /// How many members it has where it is.
     pub len: usize,
     /// Those that matter.

@@ -143,7 +143,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> R
         store_members(ctx, args.at(destination), members, form.event());
         reply.int(ctx.elements as i64);
     } else {
-        let sent = SentScores { place: destination, len: members.len(), members, seed: 0 };
+        let sent = SentScores { places: vec![destination], len: members.len(), members, seed: 0 };
         ctx.payload = Payload::Scores(vec![sent]);
     }
     Ok(Flow::Done)
@@ -160,9 +160,9 @@ fn decide(decide: &mut Decide<'_>) -> Next {
     }
     for result in decide.results.iter_mut() {
         if let Payload::Scores(sent) = std::mem::take(&mut result.payload)
-            && let [SentScores { place, .. }] = &*sent
+            && let [SentScores { places, .. }] = &*sent
         {
-            return Next::Run { stage: 1, on: On::Key(*place), payload: Payload::Scores(sent) };
+            return Next::Run { stage: 1, on: On::Key(places[0]), payload: Payload::Scores(sent) };
         }
     }
     unreachable!("the source's shard has answered or sent")
@@ -171,8 +171,9 @@ fn decide(decide: &mut Decide<'_>) -> Next {
 fn store_sent(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     if let Payload::Scores(sent) = std::mem::take(&mut ctx.payload) {
         for one in sent {
-            let event = if one.place == SEARCH_DESTINATION { SEARCH_EVENT } else { RADIUS_EVENT };
-            store_members(ctx, args.at(one.place), one.members, event);
+            let [place] = one.places[..] else { continue };
+            let event = if place == SEARCH_DESTINATION { SEARCH_EVENT } else { RADIUS_EVENT };
+            store_members(ctx, args.at(place), one.members, event);
         }
     }
     reply.int(ctx.elements as i64);

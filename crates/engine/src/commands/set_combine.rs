@@ -19,7 +19,7 @@ use corelane_resp::{Mark, Reply};
 pub(super) const DESTINATION: usize = 1;
 /// Sets on their way with no more members than these in all are combined at once, where they have come together.
 pub(super) const SENT_AT_ONCE_MAX: usize = 2048;
-/// Members that are visited before a limit is looked at.
+/// Members that are visited before it is looked at how much has been done.
 const VISIT_STEP: usize = 64;
 /// A union of more sets than these is collected, rather than each member be looked for in all sets before.
 const SEARCHED_MAX: usize = 2;
@@ -103,7 +103,7 @@ impl SetWork {
         }
     }
 
-    /// Visits about `budget` members; true when all is done.
+    /// Does about as much as it takes to visit `budget` members; true when all is done.
     fn step(
         &mut self,
         (op, sink): (Operation, Sink),
@@ -112,12 +112,11 @@ impl SetWork {
         limits: &CompactLimits,
         reply: &mut Reply,
     ) -> bool {
-        let limit = sink.limit();
         match self.phase {
             Phase::Find(nth, from) => {
-                let budget = if limit == 0 { budget } else { budget.min(VISIT_STEP) };
+                let wanted = if sink.limit() == 0 { usize::MAX } else { sink.limit() - self.count };
                 let Self { result, count, .. } = self;
-                let next = visit(op, sets, (nth, from), budget, |member| {
+                let next = visit(op, sets, (nth, from), (budget, wanted), |member| {
                     *count += 1;
                     match (&mut *result, sink) {
                         (Some(set), _) => drop(member.with_text(|text| set.add(text, limits))),
@@ -126,11 +125,9 @@ impl SetWork {
                     }
                 });
                 match next {
-                    Some((nth, from)) if limit == 0 || self.count < limit => {
-                        self.phase = Phase::Find(nth, from);
-                    }
-                    _ if sink == Sink::Reply && self.result.is_some() => self.phase = Phase::Write(0),
-                    _ => return true,
+                    Some((nth, from)) => self.phase = Phase::Find(nth, from),
+                    None if sink == Sink::Reply && self.result.is_some() => self.phase = Phase::Write(0),
+                    None => return true,
                 }
             }
             Phase::Write(from) => {
@@ -143,6 +140,30 @@ impl SetWork {
             }
         }
         false
+    }
+
+    /// Whether only writing is left.
+    const fn has_found(&self) -> bool {
+        matches!(self.phase, Phase::Write(_))
+    }
+
+    /// Prepares for the sets, and says how much to do in this call; `None` if that would not be brief and has to be. While sets are
+    /// looked at, that is not less than to find so many of them again takes.
+    fn piece(
+        &mut self,
+        pacing: Pacing,
+        (op, sink): (Operation, Sink),
+        sets: &[SetRef<'_>],
+        are_sent: bool,
+    ) -> Option<usize> {
+        if let Some(result) = self.result.as_ref().filter(|_| self.has_found()) {
+            let result = result.as_ref();
+            return pacing.piece(result.len(), result.extent());
+        }
+        let piece = piece(pacing, op, sets)?;
+        self.begin(op, sink, sets, are_sent);
+        let cost = if self.result.is_some() { COLLECTED_COST } else { 1 };
+        Some((piece / cost).max(sets.len()).max(1))
     }
 
     /// Completes a reply that begins at `start`.
@@ -163,45 +184,65 @@ impl SetWork {
     }
 }
 
-/// Visits some members of the result, from a place in a set on: about `budget` are looked at. Returns where to go on.
+/// Visits members of the result, from a place in a set on, until about `budget` have been looked at or looked for, or about `wanted`
+/// found. Returns where to go on.
 fn visit<'a>(
     op: Operation,
     sets: &[SetRef<'a>],
     (nth, from): (usize, u64),
-    budget: usize,
+    (mut budget, mut wanted): (usize, usize),
     mut visit: impl FnMut(Element<'a>),
 ) -> Option<(usize, u64)> {
     if op == Operation::Union {
-        let set = sets.get(nth)?;
-        // Who collects finds out itself what it has already.
-        let earlier = if sets.len() > SEARCHED_MAX { &[] } else { &sets[..nth] };
-        let next = set.walk(from, budget, |member| {
-            if !earlier.iter().any(|set| set.has(member)) {
-                visit(member);
+        let mut place = (nth, from);
+        while let Some(set) = sets.get(place.0) {
+            if budget == 0 {
+                return Some(place);
             }
-        });
-        return next.map(|from| (nth, from)).or_else(|| (nth + 1 < sets.len()).then_some((nth + 1, 0)));
+            // Who collects finds out itself what it has already.
+            let earlier = if sets.len() > SEARCHED_MAX { &[] } else { &sets[..place.0] };
+            let next = set.walk(place.1, budget, |member| {
+                budget = budget.saturating_sub(1);
+                if !earlier.iter().any(|set| set.has(member)) {
+                    visit(member);
+                }
+            });
+            place = next.map_or((place.0 + 1, 0), |from| (place.0, from));
+        }
+        return None;
     }
     let mut others = sets.to_vec();
     if op == Operation::Inter {
         others.sort_by_key(|set| set.len());
     }
     let first = (!others.is_empty()).then(|| others.remove(0))?;
-    let is_in_all = op == Operation::Inter;
-    let next = first.walk(from, budget, |member| {
-        let found = if is_in_all {
-            others.iter().all(|set| set.has(member))
-        } else {
-            !others.iter().any(|set| set.has(member))
-        };
-        if found {
-            visit(member);
+    let mut from = from;
+    while budget > 0 {
+        let step = (budget / others.len().max(1)).clamp(1, VISIT_STEP);
+        from = first.walk(from, step, |member| {
+            let mut looked = 0;
+            let mut has = |set: &SetRef<'_>| {
+                looked += 1;
+                set.has(member)
+            };
+            let found = match op {
+                Operation::Inter => others.iter().all(&mut has),
+                _ => !others.iter().any(&mut has),
+            };
+            budget = budget.saturating_sub(looked.max(1));
+            if found {
+                wanted = wanted.saturating_sub(1);
+                visit(member);
+            }
+        })?;
+        if wanted == 0 {
+            return None;
         }
-    });
-    next.map(|from| (0, from))
+    }
+    Some((0, from))
 }
 
-/// How many members to visit in this call; `None` if that would not be brief and has to be.
+/// How much to do in this call; `None` if that would not be brief and has to be.
 fn piece(pacing: Pacing, op: Operation, sets: &[SetRef<'_>]) -> Option<usize> {
     let sum = |(len, bytes): (usize, usize), set: &SetRef<'_>| {
         let (more_len, more_bytes) = set.extent();
@@ -213,8 +254,7 @@ fn piece(pacing: Pacing, op: Operation, sets: &[SetRef<'_>]) -> Option<usize> {
         Operation::Diff => sets.first().map_or((0, 0), |set| set.extent()),
     };
     let searched = if op == Operation::Union { 1 } else { sets.len().saturating_sub(1).max(1) };
-    let piece = pacing.piece(len.saturating_mul(searched), (len, bytes))?;
-    Some((piece / searched).max(1))
+    pacing.piece(len.saturating_mul(searched), (len, bytes))
 }
 
 /// Combines the sets of `keys`, or those that were sent to this shard.
@@ -230,16 +270,12 @@ pub(super) fn run(
         _ => op,
     };
     let (pacing, limits) = (ctx.pacing(), ctx.shard.settings.compact);
-    let mut work = take_up(ctx, args, keys, reply);
+    let mut work = take_up(ctx, args, keys, reply)?;
     let sent = std::mem::take(&mut work.sent);
-    let entries = hold(ctx, args, keys)?;
+    let entries = if work.has_found() { Vec::new() } else { hold(ctx, args, keys) };
     let sets: Vec<SetRef<'_>> =
         if sent.is_empty() { views(&entries) } else { sent.iter().filter_map(set_of).collect() };
-    let Some(mut piece) = piece(pacing, op, &sets) else { return Ok(Flow::Later) };
-    work.begin(op, sink, &sets, !sent.is_empty());
-    if work.result.is_some() {
-        piece = (piece / COLLECTED_COST).max(1);
-    }
+    let Some(piece) = work.piece(pacing, (op, sink), &sets, !sent.is_empty()) else { return Ok(Flow::Later) };
     let smallest = sets.iter().map(|set| set.len()).min().unwrap_or(0);
     loop {
         if work.step((op, sink), &sets, piece, &limits, reply) {
@@ -282,9 +318,13 @@ pub(super) fn combine_sent((op, sink): (Operation, Sink), sent: Vec<(u32, Detach
 }
 
 /// The work to be gone on with. It begins again if it was under way with a key whose time has come: as if that had not been there.
-fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> SetWork {
-    let present = present(ctx, args, keys);
-    match std::mem::take(&mut ctx.payload) {
+fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> Result<SetWork, Error> {
+    let payload = match std::mem::take(&mut ctx.payload) {
+        Payload::Combining(work) if work.has_found() => return Ok(*work),
+        payload => payload,
+    };
+    let present = look_up(ctx, args, keys, |value| matches!(value, ValueRef::Set(_)))?;
+    Ok(match payload {
         Payload::Values(sent) => SetWork::of(sent),
         Payload::Combining(work) if work.present == present => *work,
         stale => {
@@ -292,13 +332,7 @@ fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply)
             reply.clear();
             SetWork { present, ..SetWork::default() }
         }
-    }
-}
-
-/// How many of the keys are there, where that may change while the command is under way.
-pub(super) fn present(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize]) -> usize {
-    let keys = if ctx.pace == Pace::Pieces { keys } else { &[] };
-    keys.iter().filter(|idx| ctx.find(ctx.key(args.at(**idx))).is_some()).count()
+    })
 }
 
 fn narrowed(result: Option<Set>, op: Operation, limits: &CompactLimits) -> Set {
@@ -309,30 +343,30 @@ fn narrowed(result: Option<Set>, op: Operation, limits: &CompactLimits) -> Set {
     result
 }
 
-/// The entries of keys, for reading all of them at once; all of them are sets.
-fn hold<'a>(
-    ctx: &'a mut Ctx<'_>,
-    args: Args<'_>,
-    keys: &[usize],
-) -> Result<Vec<Option<EntryRef<'a>>>, Error> {
-    hold_those(ctx, args, keys, |value| matches!(value, ValueRef::Set(_)))
-}
-
-/// The same, of keys all of whose values `is_right`.
-pub(super) fn hold_those<'a>(
-    ctx: &'a mut Ctx<'_>,
+/// Looks for keys, all of whose values have to be right; returns how many are there.
+pub(super) fn look_up(
+    ctx: &mut Ctx<'_>,
     args: Args<'_>,
     keys: &[usize],
     is_right: fn(ValueRef<'_>) -> bool,
-) -> Result<Vec<Option<EntryRef<'a>>>, Error> {
+) -> Result<usize, Error> {
+    let mut present = 0;
     for idx in keys {
         let key = ctx.key(args.at(*idx));
-        if ctx.lookup_once(key).is_some_and(|entry| !is_right(entry.value())) {
-            return Err(Error::WrongType);
+        if let Some(entry) = ctx.lookup_once(key) {
+            if !is_right(entry.value()) {
+                return Err(Error::WrongType);
+            }
+            present += 1;
         }
     }
+    Ok(present)
+}
+
+/// The entries of keys, for reading all of them at once.
+pub(super) fn hold<'a>(ctx: &'a Ctx<'_>, args: Args<'_>, keys: &[usize]) -> Vec<Option<EntryRef<'a>>> {
     let (keyspace, db, now) = (&ctx.shard.keyspace, ctx.db, ctx.now);
-    Ok(keys.iter().map(|idx| keyspace.view(db, keyspace.hasher().key(args.at(*idx)), now)).collect())
+    keys.iter().map(|idx| keyspace.view(db, keyspace.hasher().key(args.at(*idx)), now)).collect()
 }
 
 fn views<'a>(entries: &'a [Option<EntryRef<'_>>]) -> Vec<SetRef<'a>> {

@@ -223,6 +223,27 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
     }
 }
 
+/// What a piece does has to outweigh that the keys are looked up for it.
+#[test]
+fn many_sets_take_few_pieces() {
+    const SETS: usize = 3000;
+    let mut bench = Bench::new(1);
+    for n in 0..SETS {
+        bench.run(&format!("SADD s:{n} m{n} n{n} all"));
+    }
+    let keys: String = (0..SETS).map(|n| format!(" s:{n}")).collect();
+    for command in ["SUNION", "SINTER", "SDIFF", "ZUNION 3000", "ZINTER 3000", "ZUNIONSTORE d 3000"] {
+        let client = bench.connect(0, 7);
+        bench.send(client, &format!("{command}{keys}"));
+        let ticks = (0..SETS).take_while(|_| {
+            tick(&mut bench);
+            heard(&mut bench, client) == 0
+        });
+        let ticks = ticks.count();
+        assert!(ticks < 100, "{command}: {ticks} turns");
+    }
+}
+
 #[test]
 fn a_set_whose_time_comes_in_between_is_not_combined() {
     let others = |bench: &mut Bench| bench.run("SCARD s2");

@@ -131,7 +131,7 @@ fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
         Ok(sent) => sent,
         Err(next) => return next,
     };
-    let count: usize = sent.iter().map(|one| one.members.len()).sum();
+    let count: usize = sent.iter().map(|one| one.members.len() * one.places.len()).sum();
     if let Some(options) = options
         && !form.stores
         && count <= SENT_AT_ONCE_MAX
@@ -237,6 +237,14 @@ mod tests {
             ("ZADD a 0.1 x\nZADD b 0.2 x 1 y\nZADD c 0.3 x 1 y 2 z", ":1\n:2\n:3"),
             ("ZUNION 3 c b a WITHSCORES", "[\"x\", \"0.6000000000000001\", \"y\", \"2\", \"z\", \"2\"]"),
             ("ZINTER 3 c b a WITHSCORES", "[\"x\", \"0.6000000000000001\"]"),
+            // Of a key that comes twice each place counts.
+            (
+                "ZUNION 4 b a b c WEIGHTS 1 1 10 1 WITHSCORES",
+                "[\"z\", \"2\", \"x\", \"2.5999999999999996\", \"y\", \"12\"]",
+            ),
+            ("ZINTER 4 b c b c WEIGHTS 1 2 3 4 WITHSCORES", "[\"x\", \"2.5999999999999996\", \"y\", \"10\"]"),
+            ("ZDIFF 3 c b c\nZDIFF 3 c a a WITHSCORES", "[]\n[\"y\", \"1\", \"z\", \"2\"]"),
+            ("ZINTERCARD 5 c b c a a\nZDIFFSTORE d 3 c none c\nZUNIONSTORE d 3 none none a", ":1\n:0\n:1"),
             ("ZADD p inf x\nZADD m -inf x 1 y", ":1\n:2"),
             ("ZINTER 3 p m a WITHSCORES\nZUNION 1 p WEIGHTS 0 WITHSCORES", "[\"x\", \"0\"]\n[\"x\", \"0\"]"),
         ]);

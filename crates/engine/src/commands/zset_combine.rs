@@ -9,6 +9,7 @@ use crate::ctx::SentScores;
 use crate::errors::Error;
 use crate::keyspace::{EntryRef, ValueRef};
 use crate::values::{SetRef, SortedSetRef, Tally, TallyIndex};
+use hashbrown::{HashMap, HashSet};
 
 /// What a command does, by its name.
 #[derive(Clone, Copy, Debug)]
@@ -132,10 +133,11 @@ impl<'a> Options<'a> {
     }
 }
 
-/// Members that are visited before a limit is looked at.
+/// Members that are visited before it is looked at how much has been done.
 const VISIT_STEP: usize = 256;
 
 /// Members with scores to be combined.
+#[derive(Clone, Copy)]
 pub(super) enum Members<'a> {
     Sorted(SortedSetRef<'a>),
     Plain(SetRef<'a>),
@@ -187,12 +189,15 @@ impl Found {
     /// copied at once.
     pub(super) fn new(op: Operation, sources: &[Source<'_>], takes_long: bool, seed: u64) -> Self {
         let largest = sources.iter().map(|source| source.len).max().unwrap_or(0);
-        let members = || sources.iter().map(|source| &source.members);
+        // A set that comes more than once has its members only once.
+        let mut seen = HashSet::new();
+        let mut members =
+            sources.iter().map(|source| &source.members).filter(|members| seen.insert(members.address()));
         let room = match op {
             Operation::Union => {
-                members().fold((0, 0), |(len, bytes), more| (len + more.len(), bytes + more.bytes()))
+                members.fold((0, 0), |(len, bytes), more| (len + more.len(), bytes + more.bytes()))
             }
-            _ => members().next().map_or((0, 0), |members| (members.len(), members.bytes())),
+            _ => members.next().map_or((0, 0), |members| (members.len(), members.bytes())),
         };
         let (len, bytes) = if takes_long { room } else { (0, 0) };
         Self {
@@ -209,47 +214,72 @@ pub(super) fn arrange(op: Operation, sources: &mut [Source<'_>]) {
     }
 }
 
-/// Looks at about `budget` members of the sources, from a place in one of them on; returns where to go on. An intersection ends
-/// at `limit` members, 0 for none.
+/// How many members to visit before it is looked at how much has been done, where each is looked for in `others` sets.
+fn visit_step(budget: usize, others: usize) -> usize {
+    (budget / others.max(1)).clamp(1, VISIT_STEP)
+}
+
+/// Looks at members of the sources, from a place in one of them on, until about `budget` have been looked at or looked for;
+/// returns where to go on. An intersection ends at `limit` members, 0 for none.
 pub(super) fn combine_some(
     op: Operation,
     sources: &[Source<'_>],
     options: &Options<'_>,
-    (nth, from): (usize, u64),
-    budget: usize,
+    mut place: (usize, u64),
+    mut budget: usize,
     found: &mut Found,
 ) -> Option<(usize, u64)> {
-    let (source, others) = (sources.get(nth)?, &sources[1..]);
+    let others = sources.get(1..).unwrap_or_default();
     let (limit, Found { members, index }) = (options.limit, found);
-    let next = match (op, index) {
-        (Operation::Union, Some(index)) => source.members.walk(from, budget, &mut |member, score| {
-            let score = number(score * source.weight);
-            index.add(members, member, score, |old| options.aggregate.of(old, score));
-        }),
-        (Operation::Inter, _) => {
-            let budget = if limit == 0 { budget } else { budget.min(VISIT_STEP) };
-            source.members.walk(from, budget, &mut |member, score| {
+    while let Some(source) = sources.get(place.0) {
+        if budget == 0 {
+            return Some(place);
+        }
+        let (walked, step) = (&source.members, visit_step(budget, others.len()));
+        let next = match (op, &mut *index) {
+            (Operation::Union, Some(index)) => walked.walk(place.1, budget, &mut |member, score| {
+                budget = budget.saturating_sub(1);
+                let score = number(score * source.weight);
+                index.add(members, member, score, |old| options.aggregate.of(old, score));
+            }),
+            (Operation::Inter, _) => walked.walk(place.1, step, &mut |member, score| {
                 let first = number(score * source.weight);
                 let score = others.iter().try_fold(first, |score, other| {
+                    budget = budget.saturating_sub(1);
                     Some(options.aggregate.of(score, other.members.score(member)? * other.weight))
                 });
+                budget = budget.saturating_sub(usize::from(others.is_empty()));
                 if let Some(score) = score.filter(|_| limit == 0 || members.len() < limit) {
                     members.push(member, score);
                 }
-            })
-        }
-        _ => source.members.walk(from, budget, &mut |member, score| {
-            if others.iter().all(|other| other.members.score(member).is_none()) {
-                members.push(member, score);
-            }
-        }),
-    };
-    let more = op == Operation::Union && nth + 1 < sources.len();
-    match next {
-        Some(_) if limit != 0 && members.len() >= limit => None,
-        Some(from) => Some((nth, from)),
-        None => more.then_some((nth + 1, 0)),
+            }),
+            _ => walked.walk(place.1, step, &mut |member, score| {
+                if is_in_none(member, others.iter().map(|other| &other.members), &mut budget) {
+                    members.push(member, score);
+                }
+            }),
+        };
+        place = match next {
+            Some(_) if limit != 0 && members.len() >= limit => return None,
+            Some(from) => (place.0, from),
+            None if op == Operation::Union => (place.0 + 1, 0),
+            None => return None,
+        };
     }
+    None
+}
+
+/// Whether none of these sets has a member; each that is looked into takes one of `budget`.
+fn is_in_none<'a, 'b: 'a>(
+    member: &[u8],
+    mut others: impl ExactSizeIterator<Item = &'a Members<'b>>,
+    budget: &mut usize,
+) -> bool {
+    *budget = budget.saturating_sub(usize::from(others.len() == 0));
+    others.all(|other| {
+        *budget = budget.saturating_sub(1);
+        other.score(member).is_none()
+    })
 }
 
 pub(super) fn is_source(value: ValueRef<'_>) -> bool {
@@ -275,6 +305,19 @@ impl Members<'_> {
         }
     }
 
+    /// Where they are in memory: what tells one set from another.
+    fn address(&self) -> usize {
+        match self {
+            Self::Sorted(SortedSetRef::Pack(pack)) | Self::Plain(SetRef::Pack(pack)) => {
+                pack.bytes().as_ptr().addr()
+            }
+            Self::Sorted(SortedSetRef::Ranked(ranked)) => std::ptr::from_ref(*ranked).addr(),
+            Self::Plain(SetRef::Ints(ints)) => ints.bytes().as_ptr().addr(),
+            Self::Plain(SetRef::Table(table)) => std::ptr::from_ref(*table).addr(),
+            Self::Sent(sent, _) => std::ptr::from_ref(*sent).addr(),
+        }
+    }
+
     /// How long they may be together, about.
     fn bytes(&self) -> usize {
         match self {
@@ -286,23 +329,25 @@ impl Members<'_> {
 }
 
 /// How many members have to be looked at, and what they look like ([`crate::command::Pacing`]).
-fn extent(op: Operation, own: &[(usize, Members<'_>)]) -> (usize, (usize, usize)) {
-    let sizes = own.iter().map(|(_, members)| (members.len(), members.bytes()));
+fn extent<'a, 'b: 'a>(
+    op: Operation,
+    sets: impl ExactSizeIterator<Item = &'a Members<'b>>,
+) -> (usize, (usize, usize)) {
+    let searched = if op == Operation::Union { 1 } else { sets.len().saturating_sub(1).max(1) };
+    let sizes = sets.map(|members| (members.len(), members.bytes()));
     let (len, bytes) = match op {
         Operation::Union => sizes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1)),
         Operation::Inter => sizes.min_by_key(|(len, _)| *len).unwrap_or((0, 0)),
         Operation::Diff => sizes.take(1).fold((0, 0), |_, one| one),
     };
-    let searched = if op == Operation::Union { 1 } else { own.len().saturating_sub(1).max(1) };
     (searched, (len, bytes))
 }
 
-/// How many members to look at in this call, and whether a look at all takes long; `None` if that would not be brief and has to be.
+/// How much to do in this call, and whether a look at all takes long; `None` if that would not be brief and has to be.
 pub(super) fn piece(pacing: Pacing, op: Operation, own: &[(usize, Members<'_>)]) -> Option<(usize, bool)> {
-    let (searched, extent) = extent(op, own);
+    let (searched, extent) = extent(op, own.iter().map(|(_, members)| members));
     let count = extent.0.saturating_mul(searched);
-    let piece = pacing.piece(count, extent)?;
-    Some(((piece / searched).max(1), !pacing.is_brief(count, extent)))
+    Some((pacing.piece(count, extent)?, !pacing.is_brief(count, extent)))
 }
 
 /// The sources whose places among all of them are given, here or sent.
@@ -315,63 +360,117 @@ pub(super) fn weighed<'a>(members: Vec<(usize, Members<'a>)>, options: &Options<
     members.into_iter().map(source).collect()
 }
 
-/// Looks at about `budget` of the members that a shard ships of its sets, for those of the other shards; returns where to go on. Of an
-/// intersection only members of all sets that it has; of a difference, where it has the first set, what its others leave of that one.
+/// A set, with all its places among those of the command.
+pub(super) type Placed<'a> = (Vec<usize>, Members<'a>);
+
+/// Each set once, however often its key comes.
+pub(super) fn placed<'a>(own: &[(usize, Members<'a>)]) -> Vec<Placed<'a>> {
+    let (mut placed, mut known) = (Vec::<Placed<'a>>::new(), HashMap::new());
+    for (place, members) in own {
+        let nth = *known.entry(members.address()).or_insert(placed.len());
+        match placed.get_mut(nth) {
+            Some((places, _)) => places.push(*place),
+            None => placed.push((vec![*place], *members)),
+        }
+    }
+    placed
+}
+
+/// Whether a shard has the first set of a difference: it ships what its others leave of that one.
+fn has_first(op: Operation, own: &[Placed<'_>]) -> bool {
+    op == Operation::Diff && own.first().is_some_and(|(places, _)| places[0] == 0)
+}
+
+/// Looks at members that a shard ships of its sets, for those of the other shards, until about `budget` have been looked at or looked
+/// for; returns where to go on. Of an intersection only members of all sets that it has; of a difference, where it has the first
+/// set, what its others leave of that one.
 pub(super) fn send_some(
     op: Operation,
-    own: &[(usize, Members<'_>)],
-    (nth, from): (usize, u64),
-    budget: usize,
+    own: &[Placed<'_>],
+    mut place: (usize, u64),
+    mut budget: usize,
     sent: &mut [SentScores],
 ) -> Option<(usize, u64)> {
-    let (_, members) = own.get(nth)?;
-    let next = match op {
-        Operation::Diff if own[0].0 == 0 => {
-            return members
-                .walk(from, budget, &mut |member, score| {
-                    if own[1..].iter().all(|(_, other)| other.score(member).is_none()) {
+    let is_rest = has_first(op, own);
+    let is_common = op == Operation::Inter && own.len() > 1;
+    let smallest = own.iter().min_by_key(|(_, members)| members.len()).filter(|_| is_common);
+    let mut scores = vec![0.0; if smallest.is_some() { own.len() } else { 0 }];
+    while let Some((places, members)) = own.get(place.0) {
+        if budget == 0 {
+            return Some(place);
+        }
+        let step = visit_step(budget, own.len() - 1);
+        let next = if is_rest {
+            // Nothing is left of what is taken from itself.
+            let others = own[1..].iter().map(|(_, members)| members);
+            let rest = (places.len() == 1).then_some(members);
+            rest.and_then(|rest| {
+                rest.walk(place.1, step, &mut |member, score| {
+                    if is_in_none(member, others.clone(), &mut budget) {
                         sent[0].members.push(member, score);
                     }
                 })
-                .map(|from| (0, from));
-        }
-        Operation::Inter if own.len() > 1 => {
-            let (_, smallest) = own.iter().min_by_key(|(_, members)| members.len())?;
-            let mut scores = vec![0.0; own.len()];
-            let next = smallest.walk(from, budget, &mut |member, _| {
+            })
+        } else if let Some((_, smallest)) = smallest {
+            smallest.walk(place.1, step, &mut |member, _| {
                 let in_all = own.iter().zip(&mut scores).all(|((_, members), score)| {
+                    budget = budget.saturating_sub(1);
                     members.score(member).inspect(|found| *score = *found).is_some()
                 });
                 if in_all {
                     sent.iter_mut().zip(&scores).for_each(|(one, score)| one.members.push(member, *score));
                 }
-            });
-            return next.map(|from| (0, from));
-        }
-        _ => members.walk(from, budget, &mut |member, score| sent[nth].members.push(member, score)),
-    };
-    next.map(|from| (nth, from)).or_else(|| (nth + 1 < own.len()).then_some((nth + 1, 0)))
+            })
+        } else {
+            members.walk(place.1, budget, &mut |member, score| {
+                budget = budget.saturating_sub(1);
+                sent[place.0].members.push(member, score);
+            })
+        };
+        place = match next {
+            Some(from) => (place.0, from),
+            None if is_rest || smallest.is_some() => return None,
+            None => (place.0 + 1, 0),
+        };
+    }
+    None
 }
 
 /// What is to be filled by [`send_some`].
-pub(super) fn to_send(
-    op: Operation,
-    own: &[(usize, Members<'_>)],
-    takes_long: bool,
-    seed: u64,
-) -> Vec<SentScores> {
-    let count = if op == Operation::Diff && own.first().is_some_and(|(place, _)| *place == 0) {
-        1
-    } else {
-        own.len()
-    };
-    let new = |(place, members): &(usize, Members<'_>)| {
+pub(super) fn to_send(op: Operation, own: &[Placed<'_>], takes_long: bool, seed: u64) -> Vec<SentScores> {
+    let count = if has_first(op, own) { 1 } else { own.len() };
+    let new = |(places, members): &Placed<'_>| {
         let (len, bytes) = match op {
             _ if !takes_long => (0, 0),
-            Operation::Inter => extent(op, own).1,
+            Operation::Inter => extent(op, own.iter().map(|(_, members)| members)).1,
             _ => (members.len(), members.bytes()),
         };
-        SentScores { place: *place, len: members.len(), members: Tally::with_capacity(len, bytes), seed }
+        let members_found = Tally::with_capacity(len, bytes);
+        SentScores { places: places.clone(), len: members.len(), members: members_found, seed }
     };
     own[..count].iter().map(new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{Element, Set};
+
+    /// A thousand times the same set is no reason for room for a thousand, nor to ship it a thousand times.
+    #[test]
+    fn a_set_that_comes_often_is_one() {
+        let mut set = Set::default();
+        (0..3000).for_each(|n| {
+            let _ = Element::Int(n).with_text(|text| set.add(text, &Default::default()));
+        });
+        let own: Vec<_> = (0..1000).map(|place| (place, Members::Plain(set.as_ref()))).collect();
+        let sources: Vec<_> =
+            own.iter().map(|(_, members)| Source { len: 3000, weight: 1.0, members: *members }).collect();
+        for op in [Operation::Union, Operation::Inter, Operation::Diff] {
+            let room = Found::new(op, &sources, true, 7).members.room();
+            assert!((3000..6000).contains(&room), "{room} for {op:?}");
+            let sent = to_send(op, &placed(&own), true, 7);
+            assert_eq!(sent.iter().map(|one| one.places.len()).collect::<Vec<_>>(), [1000]);
+        }
+    }
 }

@@ -5,15 +5,15 @@
 //!                         └─▶ send, where other shards have keys of the command
 //! ```
 
-use super::set_combine::{DESTINATION, Operation, hold_those, present};
+use super::set_combine::{DESTINATION, Operation, hold, look_up};
 use super::sort_order::MergeSort;
 use super::zset_combine::{
-    Form, Found, Members, Options, Source, arrange, combine_some, is_source, piece, send_some, sources,
-    to_send, views, weighed,
+    Form, Found, Members, Options, Source, arrange, combine_some, is_source, piece, placed, send_some,
+    sources, to_send, views, weighed,
 };
 use super::zset_read::{open_members, write_member};
 use crate::args::Args;
-use crate::command::{Flow, Pace};
+use crate::command::{Flow, Pace, Pacing};
 use crate::ctx::{Ctx, Payload, SentScores};
 use crate::errors::Error;
 use crate::events::EventClasses;
@@ -60,7 +60,7 @@ enum Phase {
 
 impl ScoreWork {
     fn new(present: usize, mut sent: Vec<SentScores>) -> Self {
-        sent.sort_by_key(|one| one.place);
+        sent.sort_by_key(|one| one.places[0]);
         Self {
             present,
             sent,
@@ -78,6 +78,20 @@ impl ScoreWork {
         keyspace.discard(Value::SortedSet(self.set));
     }
 
+    /// Whether all members of the result are found: the sets are not needed any more.
+    const fn has_found(&self) -> bool {
+        !matches!(self.phase, Phase::Find(..))
+    }
+
+    /// How much to do in this call, and whether a look at all members takes long; `None` if that would not be brief and has to be.
+    fn piece(&self, pacing: Pacing, op: Operation, own: &[(usize, Members<'_>)]) -> Option<(usize, bool)> {
+        if self.has_found() {
+            let (len, bytes) = (self.found.members.len(), self.found.members.bytes());
+            return Some((pacing.piece(len, (len, bytes))?, true));
+        }
+        piece(pacing, op, own)
+    }
+
     /// Does a piece; true when all is done.
     fn step(
         &mut self,
@@ -90,6 +104,8 @@ impl ScoreWork {
         let members = &mut self.found.members;
         match self.phase {
             Phase::Find(nth, from) => {
+                // Not less than to find so many sets again takes.
+                let budget = budget.max(sources.len());
                 let next = combine_some(form.op, sources, options, (nth, from), budget, &mut self.found);
                 self.phase = next.map_or(Phase::Found, |(nth, from)| Phase::Find(nth, from));
             }
@@ -165,10 +181,14 @@ fn list_some(indexes: &mut Vec<TallyIndex>, sent: &[SentScores], op: Operation, 
     indexes[nth].lists(&one.members)
 }
 
-/// What was sent, to be combined.
+/// What was sent, to be combined, in the order of the keys.
 fn views_of<'a>(sent: &'a [SentScores], indexes: &'a [TallyIndex]) -> Vec<(usize, Members<'a>)> {
-    let view = |(nth, one): (usize, &'a SentScores)| (one.place, Members::Sent(one, indexes.get(nth)));
-    sent.iter().enumerate().map(view).collect()
+    let views = |(nth, one): (usize, &'a SentScores)| {
+        one.places.iter().map(move |place| (*place, Members::Sent(one, indexes.get(nth))))
+    };
+    let mut views: Vec<_> = sent.iter().enumerate().flat_map(views).collect();
+    views.sort_by_key(|(place, _)| *place);
+    views
 }
 
 /// Combines the sources of this shard.
@@ -202,9 +222,9 @@ fn run(
     form: Form,
 ) -> Result<Flow, Error> {
     let (pacing, limits) = (ctx.pacing(), ctx.shard.settings.compact);
-    let mut work = take_up(ctx, args, keys, reply);
+    let mut work = take_up(ctx, args, keys, reply)?;
     let (sent, mut indexes) = (std::mem::take(&mut work.sent), std::mem::take(&mut work.indexes));
-    let entries = hold_those(ctx, args, keys, is_source)?;
+    let entries = if work.has_found() { Vec::new() } else { hold(ctx, args, keys) };
     let options = Options::parse(args, form);
     let listed = pacing.sizes.piece_len;
     let mut again = !sent.is_empty() && !list_some(&mut indexes, &sent, form.op, listed);
@@ -216,7 +236,7 @@ fn run(
         [] => keys.iter().map(|idx| idx - first).zip(views(&entries)).collect(),
         sent => views_of(sent, &indexes),
     };
-    let Some((piece, takes_long)) = piece(pacing, form.op, &own) else { return Ok(Flow::Later) };
+    let Some((piece, takes_long)) = work.piece(pacing, form.op, &own) else { return Ok(Flow::Later) };
     if is_whole {
         let options = options?;
         let mut sources = weighed(own, &options);
@@ -229,6 +249,7 @@ fn run(
         }
     } else if options.is_ok() {
         // With bad options the coordinator refuses the command, whatever is sent.
+        let (own, piece) = (placed(&own), piece.max(keys.len()));
         if work.shares.is_empty() {
             work.shares = to_send(form.op, &own, takes_long, limits.seed);
         }
@@ -260,7 +281,7 @@ fn run(
 
 /// The result at a coordinator, for the client, of what shards have sent.
 pub(super) fn combine_sent(mut sent: Vec<SentScores>, form: Form, options: &Options<'_>, reply: &mut Reply) {
-    sent.sort_by_key(|one| one.place);
+    sent.sort_by_key(|one| one.places[0]);
     let mut indexes = Vec::new();
     while !list_some(&mut indexes, &sent, form.op, usize::MAX) {}
     let mut sources = weighed(views_of(&sent, &indexes), options);
@@ -300,9 +321,13 @@ fn store(ctx: &mut Ctx<'_>, name: &[u8], result: SortedSet, event: &'static str)
 }
 
 /// The work to be gone on with. It begins again if it was under way with a key whose time has come: as if that had not been there.
-fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> ScoreWork {
-    let present = present(ctx, args, keys);
-    match std::mem::take(&mut ctx.payload) {
+fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply) -> Result<ScoreWork, Error> {
+    let payload = match std::mem::take(&mut ctx.payload) {
+        Payload::Scoring(work) if work.has_found() => return Ok(*work),
+        payload => payload,
+    };
+    let present = look_up(ctx, args, keys, is_source)?;
+    Ok(match payload {
         Payload::Scores(sent) => ScoreWork::new(0, sent),
         Payload::Scoring(work) if work.present == present => *work,
         stale => {
@@ -310,5 +335,5 @@ fn take_up(ctx: &mut Ctx<'_>, args: Args<'_>, keys: &[usize], reply: &mut Reply)
             reply.clear();
             ScoreWork::new(present, Vec::new())
         }
-    }
+    })
 }

@@ -68,7 +68,8 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
         reply.int(ctx.elements as i64);
     } else {
         let seed = ctx.shard.settings.compact.seed;
-        ctx.payload = Payload::Scores(vec![SentScores { place: 0, len: found.len(), members: found, seed }]);
+        ctx.payload =
+            Payload::Scores(vec![SentScores { places: vec![0], len: found.len(), members: found, seed }]);
     }
     Ok(Flow::Done)
 }

@@ -45,6 +45,12 @@ impl Tally {
         self.items.is_empty()
     }
 
+    /// How many members there is room for.
+    #[cfg(test)]
+    pub const fn room(&self) -> usize {
+        self.items.capacity()
+    }
+
     /// Bytes of all members together.
     pub const fn bytes(&self) -> usize {
         self.bytes.len()
