@@ -407,14 +407,22 @@ impl ShardLoop {
         Ok(())
     }
 
-    /// Frees what it has, in so far as the kernel has let go of it.
-    async fn finish(mut self) -> Result<(), LoopError> {
-        self.node.take_tasks().into_iter().for_each(let_go);
-        if !self.net.release(RELEASE_MAX)? {
+    /// Frees what it has, in so far as the kernel has let go of it. A process of our own ends now, which frees at once what would take
+    /// seconds key by key.
+    async fn finish(self) -> Result<(), LoopError> {
+        let Self { mut net, mut node, parker, tenancy, .. } = self;
+        node.take_tasks().into_iter().for_each(let_go);
+        if !net.release(RELEASE_MAX)? {
             // The kernel may still write to this memory and into the sessions' values: it stays until the process ends.
-            std::mem::forget((self.net, self.node));
+            std::mem::forget((net, node));
+        } else if tenancy == Tenancy::Owner {
+            drop(net);
+            std::mem::forget(node);
+        } else {
+            drop(net);
+            drop(node);
         }
-        self.parker.finish().await;
+        parker.finish().await;
         Ok(())
     }
 }
