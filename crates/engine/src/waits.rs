@@ -1,8 +1,8 @@
 //! Clients that a command blocks until a moment: when that is, and how it ends.
 //!
 //! A blocked client has a [`Wait`](crate::session::Wait) and runs nothing. Whoever takes it away answers the client; when
-//! its time is up, that is done here. Entries of clients that are gone or unblocked stay until their time and are then
-//! passed over, so nothing has to be searched for.
+//! its time is up, that is done here. Entries of clients that are gone or unblocked stay where they are and are passed over when
+//! their time comes, so nothing has to be searched for; when they have become many, all are looked at and those go.
 
 use crate::errors::Error;
 use crate::keyspace::Millis;
@@ -13,10 +13,21 @@ use crate::timing::Answered;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Entries below which nobody asks which of them are still awaited.
+const SIFT_COUNT_MIN: usize = 1024;
+
 /// The moments, the earliest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waits {
     heap: BinaryHeap<Reverse<(Millis, u32, u32)>>,
+    /// So many entries are too many: twice those that were awaited when it was last asked.
+    sift_count: usize,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { heap: BinaryHeap::new(), sift_count: SIFT_COUNT_MIN }
+    }
 }
 
 impl Waits {
@@ -27,6 +38,18 @@ impl Waits {
     /// The next moment at which there is something to do.
     pub(crate) fn next(&self) -> Option<Millis> {
         self.heap.peek().map(|Reverse((until, ..))| *until)
+    }
+
+    /// Drops entries that are not awaited, if there are many.
+    fn sift(&mut self, mut is_awaited: impl FnMut(Millis, SessionId) -> bool) {
+        if self.heap.len() < self.sift_count {
+            return;
+        }
+        self.heap.retain(|Reverse((until, idx, generation))| {
+            is_awaited(*until, SessionId { idx: *idx, generation: *generation })
+        });
+        self.sift_count = SIFT_COUNT_MIN.max(2 * self.heap.len());
+        self.heap.shrink_to(self.sift_count);
     }
 
     fn pop_due(&mut self, now: Millis) -> Option<SessionId> {
@@ -50,6 +73,11 @@ impl Node {
                 any = true;
             }
         }
+        let sessions = &mut self.sessions;
+        self.core.waits.sift(|until, id| {
+            let wait = sessions.get_mut(id).and_then(|session| session.client.wait.as_ref());
+            wait.is_some_and(|wait| wait.until == Some(until))
+        });
         if any {
             self.pump(now);
         }
@@ -99,5 +127,37 @@ impl Node {
     /// Clients that a command blocks.
     pub fn blocked_clients(&self) -> usize {
         self.sessions.iter().filter(|session| session.client.wait.is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::Faults;
+    use crate::node::NodeConfig;
+    use crate::session::Peer;
+    use crate::settings::Settings;
+    use crate::slot::ShardId;
+    use crate::timing::Ticks;
+
+    const NOW: Millis = 1_700_000_000_000;
+
+    /// Each pop that had waited left 16 bytes until its time-out: workers on a busy queue, with long ones, left gigabytes.
+    #[test]
+    fn waits_that_have_ended_take_no_memory_until_their_time() {
+        let (settings, ticks, faults) = (Settings::default(), Ticks::STOPPED, Faults::default());
+        let mut node = Node::new(NodeConfig { me: ShardId(0), shards: 1, seed: 7, settings, ticks, faults });
+        let [patient, worker, other] = [(); 3].map(|()| node.open(Peer::default(), NOW));
+        node.feed(patient, b"BLPOP nothing 5\r\n", NOW);
+        for _ in 0..10 * SIFT_COUNT_MIN {
+            node.feed(worker, b"BLPOP queue 100000\r\n", NOW);
+            node.feed(other, b"RPUSH queue x\r\n", NOW);
+            node.tick(NOW);
+            assert!(node.core.waits.heap.len() <= SIFT_COUNT_MIN);
+        }
+        let answered = |node: &mut Node| !node.session_state(patient).expect("connected").output.is_empty();
+        assert!(!answered(&mut node));
+        node.tick(NOW + 5000);
+        assert!(answered(&mut node), "who still waits is not forgotten");
     }
 }
