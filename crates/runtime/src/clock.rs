@@ -4,24 +4,35 @@
 //! brings it nearer to the wall clock, by at most a thousandth of the time that has passed. A step of the system's clock
 //! thus neither expires keys early nor keeps them for ever: a TTL is never off by more than 0.1 %, and a drift of some
 //! milliseconds is gone within seconds. All clones share the correction, so the shards agree on the time.
+//!
+//! The monotonic clock stands still while the machine sleeps. What the clock since boot has gained on it by then is no step but time
+//! that has passed, and is added as soon as it is seen.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use corelane_engine::Millis;
+
+use crate::process::since_boot_us;
 
 /// Monotonic time between two looks at the wall clock.
 const INTERVAL_US: u64 = 1_000_000;
 /// The correction changes by at most one microsecond in this many.
 const SLEW: i64 = 1_000;
+/// A shorter sleep is left to the correction: the clocks are not read at one moment.
+const SLEEP_MIN_US: u64 = 100_000;
+/// A difference from the wall clock that is worth a warning.
+const STEP_TOLD_US: u64 = 2_000_000;
 
 /// Tells the time. One per thread: clones of one clock agree, and each by itself never goes back.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: Instant,
     origin_us: u64,
+    /// The clock since boot at the origin.
+    origin_boot_us: u64,
     shared: Arc<Shared>,
     /// Monotonic microseconds since the origin at which this clone will look whether a correction is due.
     due_us: Cell<u64>,
@@ -29,25 +40,42 @@ pub struct Clock {
 }
 
 /// Written once an interval by whichever clone comes first.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     correction_us: AtomicI64,
     corrected_at_us: AtomicU64,
+    /// For how long the machine has slept.
+    slept_us: AtomicU64,
+    /// A difference from the wall clock has been told of, and is still there.
+    warned: AtomicBool,
+}
+
+/// The clocks of the system that are looked at once an interval, in microseconds.
+#[derive(Copy, Clone, Debug)]
+struct Look {
+    wall_us: u64,
+    boot_us: u64,
+}
+
+impl Look {
+    fn now() -> Self {
+        Self { wall_us: wall_us(), boot_us: since_boot_us() }
+    }
 }
 
 impl Clock {
     /// Starts at the present wall time.
     #[must_use]
     pub fn new() -> Self {
-        Self::starting_at(Instant::now(), wall_us())
+        Self::starting_at(Instant::now(), Look::now())
     }
 
-    fn starting_at(origin: Instant, origin_us: u64) -> Self {
-        let shared = Shared { correction_us: AtomicI64::new(0), corrected_at_us: AtomicU64::new(0) };
+    fn starting_at(origin: Instant, look: Look) -> Self {
         Self {
             origin,
-            origin_us,
-            shared: Arc::new(shared),
+            origin_us: look.wall_us,
+            origin_boot_us: look.boot_us,
+            shared: Arc::default(),
             due_us: Cell::new(INTERVAL_US),
             told_ms: Cell::new(0),
         }
@@ -59,7 +87,7 @@ impl Clock {
     pub fn at(&self, moment: Instant) -> Millis {
         let elapsed_us = self.elapsed_us(moment);
         if elapsed_us >= self.due_us.get() {
-            self.correct(elapsed_us, wall_us());
+            self.correct(elapsed_us, Look::now());
         }
         self.tell(elapsed_us)
     }
@@ -78,15 +106,17 @@ impl Clock {
     #[inline]
     fn tell(&self, elapsed_us: u64) -> Millis {
         let correction_us = self.shared.correction_us.load(Ordering::Relaxed);
-        let us = (self.origin_us + elapsed_us).saturating_add_signed(correction_us);
+        let slept_us = self.shared.slept_us.load(Ordering::Relaxed);
+        let us = (self.origin_us + elapsed_us + slept_us).saturating_add_signed(correction_us);
         let told = self.told_ms.get().max(us / 1000);
         self.told_ms.set(told);
         told
     }
 
-    /// Moves the correction towards the wall clock if no other clone has done so in this interval.
+    /// Adds what the machine has slept, and moves the correction towards the wall clock, if no other clone has done so in this
+    /// interval.
     #[cold]
-    fn correct(&self, elapsed_us: u64, wall_us: u64) {
+    fn correct(&self, elapsed_us: u64, look: Look) {
         self.due_us.set(elapsed_us + INTERVAL_US);
         let before_us = self.shared.corrected_at_us.load(Ordering::Acquire);
         let passed_us = elapsed_us.saturating_sub(before_us);
@@ -96,11 +126,32 @@ impl Clock {
                 .corrected_at_us
                 .compare_exchange(before_us, elapsed_us, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok();
-        if won {
-            let error_us = (wall_us as i64) - (self.origin_us + elapsed_us) as i64;
-            let correction_us = self.shared.correction_us.load(Ordering::Relaxed);
-            self.shared.correction_us.store(slewed(correction_us, error_us, passed_us), Ordering::Relaxed);
+        if !won {
+            return;
         }
+        let slept_before_us = self.shared.slept_us.load(Ordering::Relaxed);
+        let slept_us = look.boot_us.saturating_sub(self.origin_boot_us).saturating_sub(elapsed_us);
+        let slept_us = if slept_us >= slept_before_us + SLEEP_MIN_US { slept_us } else { slept_before_us };
+        self.shared.slept_us.store(slept_us, Ordering::Relaxed);
+        let error_us = (look.wall_us as i64) - (self.origin_us + elapsed_us + slept_us) as i64;
+        let correction_us = slewed(self.shared.correction_us.load(Ordering::Relaxed), error_us, passed_us);
+        self.shared.correction_us.store(correction_us, Ordering::Relaxed);
+        self.warn_of(error_us - correction_us);
+    }
+
+    /// Tells of a difference from the wall clock, once until it is gone.
+    fn warn_of(&self, difference_us: i64) {
+        let far = difference_us.unsigned_abs() > STEP_TOLD_US;
+        if far == self.shared.warned.swap(far, Ordering::Relaxed) || !far {
+            return;
+        }
+        let ahead = if difference_us > 0 { "ahead of" } else { "behind" };
+        tracing::warn!(
+            "the system's clock is {:.1} s {ahead} the server's: somebody has set it; TTLs go on as they were, and TIME and moments \
+             such as those of EXPIREAT are the server's, which takes a thousand times as long to come near: start it again if \
+             that matters",
+            difference_us.unsigned_abs() as f64 / 1e6
+        );
     }
 }
 
@@ -127,9 +178,16 @@ mod tests {
 
     const HOUR_US: u64 = 3_600_000_000;
     const START_US: u64 = 1_800_000_000_000_000;
+    const BOOT_US: u64 = 5_000_000;
 
     fn clock() -> Clock {
-        Clock::starting_at(Instant::now(), START_US)
+        Clock::starting_at(Instant::now(), Look { wall_us: START_US, boot_us: BOOT_US })
+    }
+
+    /// The clocks so long after the start, the wall clock that far away.
+    fn look(elapsed_us: u64, offset_us: i64) -> Look {
+        let wall_us = (START_US + elapsed_us).checked_add_signed(offset_us).unwrap();
+        Look { wall_us, boot_us: BOOT_US + elapsed_us }
     }
 
     /// Runs `seconds` with the wall clock `offset_us` away; returns the time told at the end, less its start.
@@ -137,7 +195,7 @@ mod tests {
         for second in from_s..from_s + seconds {
             let elapsed_us = second * 1_000_000;
             let before = clock.told_ms.get();
-            clock.correct(elapsed_us, (START_US + elapsed_us).checked_add_signed(offset_us).unwrap());
+            clock.correct(elapsed_us, look(elapsed_us, offset_us));
             assert!(clock.tell(elapsed_us) >= before, "went back");
         }
         clock.tell((from_s + seconds) * 1_000_000) - START_US / 1000
@@ -171,16 +229,47 @@ mod tests {
         let clock = clock();
         let late = clock.tell(10_000_000);
         assert_eq!(clock.tell(9_000_000), late);
-        clock.correct(10_000_000, 0);
+        clock.correct(10_000_000, Look { wall_us: 0, boot_us: 0 });
         assert_eq!(clock.tell(10_000_000), late);
+    }
+
+    /// It was taken for a step of the wall clock: a key with a TTL of a minute outlived a night.
+    #[test]
+    fn what_the_machine_sleeps_has_passed() {
+        let clock = clock();
+        assert_eq!(run(&clock, 1, 5, 0), 6000);
+        let asleep = Look { wall_us: START_US + 6_000_000 + HOUR_US, boot_us: BOOT_US + 6_000_000 + HOUR_US };
+        clock.correct(6_000_000, asleep);
+        let told = |elapsed_us| clock.tell(elapsed_us) - START_US / 1000;
+        assert_eq!(told(6_000_000), 3_606_000);
+        // The clock since boot is read a little before or after the others.
+        for (second, skew_us) in [(7, 3000), (8, 0), (9, 90_000)] {
+            let now_us = second * 1_000_000;
+            let look =
+                Look { wall_us: START_US + now_us + HOUR_US, boot_us: BOOT_US + now_us + HOUR_US + skew_us };
+            clock.correct(now_us, look);
+            assert_eq!(told(now_us), 3_600_000 + second * 1000);
+        }
+    }
+
+    #[test]
+    fn a_step_is_told_of_once_until_it_is_gone() {
+        let clock = clock();
+        let warned = || clock.shared.warned.load(Ordering::Relaxed);
+        for (second, offset_s, expected) in
+            [(1, 0, false), (2, 1, false), (3, 60, true), (4, 60, true), (5, 0, false), (6, -9, true)]
+        {
+            clock.correct(second * 1_000_000, look(second * 1_000_000, offset_s * 1_000_000));
+            assert_eq!(warned(), expected, "second {second}");
+        }
     }
 
     #[test]
     fn clones_share_one_correction_an_interval() {
-        let (a, wall_us) = (clock(), START_US + 4_000_000 + 50_000);
+        let (a, seen) = (clock(), look(4_000_000, 50_000));
         let b = a.clone();
-        a.correct(4_000_000, wall_us);
-        b.correct(4_000_000, wall_us);
+        a.correct(4_000_000, seen);
+        b.correct(4_000_000, seen);
         assert_eq!(a.tell(4_000_000), START_US / 1000 + 4004);
         assert_eq!(b.tell(4_000_000), a.tell(4_000_000));
     }

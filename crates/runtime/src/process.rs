@@ -49,6 +49,16 @@ pub fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Microseconds since the machine was booted, what it has slept included.
+pub(crate) fn since_boot_us() -> u64 {
+    let mut time = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the structure is writable. This clock is always there; a failure would leave zeros.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, time.as_mut_ptr()) };
+    // SAFETY: all bytes are written, and any value is valid.
+    let time = unsafe { time.assume_init() };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
+}
+
 /// Has the calling thread's waits end when they should, and not up to 50 microseconds later.
 pub fn wait_precisely() {
     // SAFETY: the call takes integers only. If it fails waits are as coarse as before.
