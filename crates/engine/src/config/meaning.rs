@@ -60,7 +60,7 @@ const MEANINGS: &[(&str, &str)] = &[
         "list-max-listpack-size",
         "Size of the pieces of a list: so many elements, or from -1 to -5 at most 4, 8, 16, 32, 64 KiB.",
     ),
-    ("logfile", "The file that is logged to; none: the standard output."),
+    ("logfile", "The file that is logged to, which may be moved away; none: the standard output."),
     ("loglevel", "How much is logged."),
     (
         "maxclients",
