@@ -26,8 +26,10 @@ pub(crate) type Shape<A, T> = fn(A) -> Result<T, Error>;
 /// ([`Builder::queue_slots`](crate::Builder::queue_slots)). When it is full, `wait` and `.await` wait for room;
 /// [`try_start`](Self::try_start) fails with [`Error::Full`].
 ///
-/// **Dropping** a call that has been sent does not call it back: the command runs, and its answer is thrown away. One that
-/// [`start`](Self::start) found no room for has not been sent, and does not run when it is dropped.
+/// **Dropping** a call that has been sent does not call it back: the command runs, and its answer is thrown away. But what waits
+/// for keys, as BLPOP does, waits no longer than somebody wants its answer: a drop ends that, as the end of a connection does
+/// for a client. So a time-out of the executor may be put around it. One that [`start`](Self::start) found no room for has not been sent,
+/// and does not run when it is dropped.
 ///
 /// **Wakers** are called on the shard's thread, which serves nobody meanwhile; executors usually do no more there than to make a note. One
 /// that polls at once instead gets what has come, and [`Error::OnShard`] for what would have to be waited for. A panic of a

@@ -17,11 +17,13 @@ pub(crate) struct Exchange<A: Send> {
     /// Not sent yet.
     visit: Option<Visit>,
     answer: Answer<A>,
+    /// The answer has come, or will never.
+    settled: bool,
 }
 
 impl<A: Send> Exchange<A> {
     pub(crate) fn new(shared: Arc<Shared>, shard: usize, (visit, answer): (Visit, Answer<A>)) -> Self {
-        Self { shared, shard, visit: Some(visit), answer }
+        Self { shared, shard, visit: Some(visit), answer, settled: false }
     }
 
     /// Sends it unless it has been sent. Without room, leaves `waker` to be woken when there may be some.
@@ -44,7 +46,7 @@ impl<A: Send> Exchange<A> {
             Err(Error::Full { .. }) => return Poll::Pending,
             Err(error) => return Poll::Ready(Err(error)),
         }
-        self.answer.poll(context).map(|answer| answer.ok_or_else(|| self.ended()))
+        self.poll_answer(context)
     }
 
     /// The answer, if it was sent and has come; [`Error::OnShard`] otherwise.
@@ -52,10 +54,16 @@ impl<A: Send> Exchange<A> {
         if self.visit.is_some() {
             return Err(Error::OnShard);
         }
-        match self.answer.poll(context) {
-            Poll::Ready(answer) => answer.ok_or_else(|| self.ended()),
+        match self.poll_answer(context) {
+            Poll::Ready(answer) => answer,
             Poll::Pending => Err(Error::OnShard),
         }
+    }
+
+    fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<A, Error>> {
+        let answer = self.answer.poll(context);
+        self.settled |= answer.is_ready();
+        answer.map(|answer| answer.ok_or_else(|| self.ended()))
     }
 
     /// Why a shard that has ended did.
@@ -63,6 +71,15 @@ impl<A: Send> Exchange<A> {
         match self.shared.doorway.has_failed(self.shard) {
             true => Error::ShardFailed { shard: self.shard },
             false => Error::Stopped,
+        }
+    }
+}
+
+/// A shard that is still to answer hears that nobody waits for it any more.
+impl<A: Send> Drop for Exchange<A> {
+    fn drop(&mut self) {
+        if self.visit.is_none() && !self.settled && self.answer.abandon() {
+            self.shared.doorway.leave(self.shard);
         }
     }
 }

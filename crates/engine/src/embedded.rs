@@ -276,6 +276,20 @@ impl Node {
         self.take_answer(id).map_or(Called::Later(id), Called::Done)
     }
 
+    /// Nobody is left to take the replies of calls that had to wait. What blocks them ends, now or when they come to it, as for a
+    /// client whose peer has gone, and with it what is behind; everything else runs to its end. True when that has come, and
+    /// [`Self::take_answers`] will not name them.
+    pub fn see_off(&mut self, id: SessionId, now: Millis) -> bool {
+        let Some(session) = self.sessions.get_mut(id) else { return true };
+        session.unwanted = true;
+        let over = session.client.wait.is_some();
+        if over {
+            self.close(id);
+            self.pump(now);
+        }
+        over
+    }
+
     /// Appends the calls that had to wait and are answered now.
     pub fn take_answers(&mut self, into: &mut Vec<(SessionId, Reply)>) {
         while let Some(id) = self.core.answered.pop() {

@@ -301,6 +301,8 @@ pub struct Session {
     pub(crate) embedded: bool,
     /// The commands of such a session that wait to be run.
     pub(crate) calls: Option<Box<HeldCalls>>,
+    /// Nobody is left to take the replies of such a session: it waits for no keys.
+    pub(crate) unwanted: bool,
 }
 
 /// What the runtime has to do for a session.
@@ -342,6 +344,7 @@ impl Session {
             over_soft_since: None,
             embedded: false,
             calls: None,
+            unwanted: false,
         }
     }
 
@@ -394,6 +397,9 @@ impl Session {
 
     /// Whether everything it was asked has been answered, or will never be.
     pub(crate) fn is_settled(&self) -> bool {
+        if self.unwanted && self.client.wait.is_some() {
+            return true;
+        }
         let waits = self.in_transaction || self.client.wait.is_some() || self.resuming;
         let idle = self.order.is_empty() && !waits && !self.has_work();
         idle || self.client.close.is_some()

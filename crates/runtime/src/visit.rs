@@ -87,6 +87,11 @@ impl Doorway {
         })
     }
 
+    /// Somebody wants no answer any more, and has said so at its oneshot.
+    pub fn leave(&self, shard: usize) {
+        self.0.leave(shard);
+    }
+
     /// Whether a shard has failed.
     #[must_use]
     pub fn has_failed(&self, shard: usize) -> bool {
@@ -111,9 +116,11 @@ pub(crate) struct Visits {
 impl Visits {
     /// Serves who has come through the gate; true if somebody had.
     pub(crate) fn serve(&mut self, turn: &mut Turn<'_>) -> bool {
-        let (mut any, mut since_look) = (false, 0);
+        let (mut any, mut since_look) = (self.see_off(turn), 0);
         while let Some(mail) = turn.mesh.visitor() {
             any = true;
+            // Who left before this one came does not take what it brings.
+            self.see_off(turn);
             match mail {
                 Mail::Visit(Visit::Calls(calls, answerer)) => {
                     since_look += calls.len();
@@ -142,12 +149,27 @@ impl Visits {
         any
     }
 
+    /// Ends what those wait for who have left; true if somebody had.
+    #[inline]
+    fn see_off(&mut self, turn: &mut Turn<'_>) -> bool {
+        let left = turn.mesh.visitor_left();
+        if left {
+            let Turn { node, now, .. } = turn;
+            self.waiting.retain(|(id, answerer)| !(answerer.is_abandoned() && node.see_off(*id, *now)));
+        }
+        left
+    }
+
     fn call(&mut self, calls: Calls, answerer: Answerer<Reply>, turn: &mut Turn<'_>) {
         self.current = Some(answerer);
         let called = turn.node.call(calls, turn.now);
         match (called, self.current.take()) {
             (Called::Done(reply), Some(answerer)) => answerer.send(reply),
-            (Called::Later(id), Some(answerer)) => self.waiting.push((id, answerer)),
+            (Called::Later(id), Some(answerer)) => {
+                if !(answerer.is_abandoned() && turn.node.see_off(id, turn.now)) {
+                    self.waiting.push((id, answerer));
+                }
+            }
             (_, None) => unreachable!("it was put there before the call"),
         }
     }

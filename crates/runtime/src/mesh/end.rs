@@ -198,7 +198,13 @@ impl<M: Send> MeshEnd<M> {
         self.gate.as_ref()?.pop()
     }
 
-    /// Whether somebody waits at the gate.
+    /// Whether one of those who wait for an answer has left since the last call.
+    #[inline]
+    pub fn visitor_left(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.take_left())
+    }
+
+    /// Whether somebody waits at the gate, or has left.
     #[must_use]
     pub fn has_visitor(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| !gate.is_empty())

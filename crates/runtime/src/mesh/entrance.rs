@@ -46,7 +46,13 @@ impl<M: Send> Entrance<M> {
         Ok(())
     }
 
-    /// The same, and if the gate is full has `waker` woken when there may be room.
+    /// Tells a shard that somebody who sent it something wants no answer any more.
+    pub fn leave(&self, shard: usize) {
+        self.gates[shard].leave();
+        self.mesh.wake(shard);
+    }
+
+    /// The same as [`Self::send`], and if the gate is full has `waker` woken when there may be room.
     ///
     /// # Errors
     /// As [`Self::send`].

@@ -3,13 +3,15 @@
 //!
 //! Who finds it full leaves a waker and tries once more; the shard, when it has taken something, looks for wakers. Both do
 //! so behind a fence: whoever comes second sees the other (`loom_tests`, as for sleep).
+//!
+//! Who has sent something and does not want the answer any more raises a flag beside the queue, which has always room.
 
 use std::task::Waker;
 
 use concurrent_queue::{ConcurrentQueue, PushError};
 
 use super::foreign::guarded;
-use super::sync::{Ordering, fence};
+use super::sync::{AtomicU8, Ordering, fence};
 
 /// A message that did not get in.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,13 +27,16 @@ pub enum Refused<M> {
 pub struct Gate<M> {
     queue: ConcurrentQueue<M>,
     hungry: ConcurrentQueue<Waker>,
+    /// 1 from when a visitor has left until the shard has looked.
+    left: AtomicU8,
 }
 
 impl<M> Gate<M> {
     /// A queue for that many messages, at least one.
     #[must_use]
     pub fn new(slots: usize) -> Self {
-        Self { queue: ConcurrentQueue::bounded(slots.max(1)), hungry: ConcurrentQueue::unbounded() }
+        let queue = ConcurrentQueue::bounded(slots.max(1));
+        Self { queue, hungry: ConcurrentQueue::unbounded(), left: AtomicU8::new(0) }
     }
 
     /// Any thread: appends a message. The shard must be woken afterwards.
@@ -66,10 +71,20 @@ impl<M> Gate<M> {
         }
     }
 
-    /// Whether there is nothing to pop.
+    /// Any thread: somebody who waited for an answer does so no more. The shard must be woken afterwards.
+    pub fn leave(&self) {
+        self.left.store(1, Ordering::Release);
+    }
+
+    /// The shard: whether somebody has left since the last call.
+    pub fn take_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed) != 0 && self.left.swap(0, Ordering::Acquire) != 0
+    }
+
+    /// Whether there is nothing to pop, and nobody has left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.left.load(Ordering::Relaxed) == 0
     }
 
     /// Lets nothing more in; what is in can still be taken.
@@ -113,5 +128,15 @@ mod tests {
         assert_eq!(gate.push(4), Err(Refused::Closed(4)));
         assert_eq!([gate.pop(), gate.pop(), gate.pop()], [Some(2), Some(3), None]);
         assert!(gate.is_empty());
+    }
+
+    #[test]
+    fn who_leaves_is_noticed_once() {
+        let gate = Gate::<u8>::new(1);
+        assert!(!gate.take_left());
+        gate.leave();
+        gate.leave();
+        assert!(!gate.is_empty(), "there is something to look at");
+        assert!(gate.take_left() && !gate.take_left() && gate.is_empty());
     }
 }

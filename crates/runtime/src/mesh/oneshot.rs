@@ -3,6 +3,7 @@
 //! ```text
 //!   state   VALUE   the value is there, or will never be
 //!           WAKER   the waker is there and not being changed
+//!           GONE    the receiver does not want the value any more
 //! ```
 //! The receiver owns the waker's cell while `WAKER` is not set, the sender from the moment it sets `VALUE` and finds `WAKER`.
 //! Either sets its bit by one read-modify-write and learns by it whether the other came first.
@@ -15,6 +16,7 @@ use super::sync::{Arc, AtomicU8, Ordering, UnsafeCell};
 
 const VALUE: u8 = 1;
 const WAKER: u8 = 2;
+const GONE: u8 = 4;
 
 struct Slot<T> {
     state: AtomicU8,
@@ -52,6 +54,12 @@ impl<T: Send> Answerer<T> {
         self.complete(Some(value));
     }
 
+    /// Whether the receiver has said that it wants no value any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| slot.state.load(Ordering::Acquire) & GONE != 0)
+    }
+
     fn complete(&mut self, value: Option<T>) {
         let Some(slot) = self.slot.take() else { return };
         slot.value.with_mut(|cell| {
@@ -76,7 +84,7 @@ impl<T: Send> Drop for Answerer<T> {
     }
 }
 
-/// The receiving end. Dropping it leaves the sender undisturbed.
+/// The receiving end. Dropping it leaves the sender undisturbed; one that is to know calls [`Self::abandon`] before.
 pub struct Answer<T: Send> {
     slot: Arc<Slot<T>>,
 }
@@ -103,6 +111,11 @@ impl<T: Send> Answer<T> {
             return Poll::Ready(self.take());
         }
         Poll::Pending
+    }
+
+    /// Tells the sender that nobody will ask for the value any more. True if it comes before the value.
+    pub fn abandon(&mut self) -> bool {
+        self.slot.state.fetch_or(GONE, Ordering::AcqRel) & VALUE == 0
     }
 
     fn take(&mut self) -> Option<T> {
@@ -168,8 +181,14 @@ mod tests {
         drop(answerer);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         assert_eq!(answer.poll(&mut Context::from_waker(&waker)), Poll::Ready(None));
-        let (answerer, answer) = oneshot();
+        let (answerer, mut answer) = oneshot();
+        assert!(!answerer.is_abandoned());
+        assert!(answer.abandon());
         drop(answer);
+        assert!(answerer.is_abandoned());
         answerer.send(vec![1]);
+        let (answerer, mut answer) = oneshot();
+        answerer.send(7);
+        assert!(!answer.abandon(), "there is nothing left to be told");
     }
 }
