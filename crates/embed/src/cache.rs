@@ -97,8 +97,8 @@ impl Cache {
     }
 
     /// Stops the cache for all handles, and blocks until the shards have ended: calls that have been sent are answered, in so
-    /// far as that takes no more than about a second; the rest of them and later ones get [`Error::Stopped`]. All keys are gone. A second
-    /// time it does nothing.
+    /// far as that takes no more than about a second; the rest of them and later ones get [`Error::Stopped`], and so does what waits
+    /// for keys, as BLPOP does, once nothing else is to be done. All keys are gone. A second time it does nothing.
     ///
     /// On the thread of a shard, in a closure for instance, it only tells the shards to end and does not wait for it.
     ///

@@ -1,8 +1,9 @@
-//! Calls whose answer nobody wants any more: what they had asked for happens, but they wait for no keys.
+//! Calls whose answer nobody wants any more, or can have: what they had asked for happens, but they wait for no keys.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use corelane_embed::{Builder, Cache, Error, Frame};
 
@@ -104,4 +105,22 @@ fn a_pause_loses_no_dropped_call() {
         run(cache, &format!("RPUSH {second} x")).unwrap();
         assert_eq!(run(cache, &format!("LLEN {second}")), Ok(Frame::Int(1)));
     });
+}
+
+/// Each had `stop` take the second that calls are given to be answered.
+#[test]
+fn a_cache_that_stops_waits_for_nobody_who_waits_for_keys() {
+    let stop = |shards| {
+        let cache = Builder::new().shards(shards).start().unwrap();
+        let blocked = ["BLPOP a 0", "BLMOVE b a LEFT LEFT 0"].map(|line| cache.execute(&words(line)).start());
+        turn(&cache);
+        let (set, began) = (cache.set("c", "1").start(), Instant::now());
+        cache.stop().unwrap();
+        let time = began.elapsed();
+        assert_eq!(set.wait(), Ok(()), "what waits for nothing is answered");
+        assert!(blocked.into_iter().all(|call| call.wait() == Err(Error::Stopped)));
+        time
+    };
+    // A busy machine may take as long by itself, but not each time.
+    assert!([1, 2, 5].into_iter().cycle().take(30).any(|shards| stop(shards) < Duration::from_millis(500)));
 }

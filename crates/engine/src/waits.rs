@@ -111,6 +111,11 @@ impl Node {
         session.is_some_and(|session| session.is_waiting() || session.client.modes.has(Modes::SUBSCRIBED))
     }
 
+    /// Whether a command blocks this client.
+    pub fn is_blocked(&mut self, id: SessionId) -> bool {
+        self.sessions.get_mut(id).is_some_and(|session| session.client.wait.is_some())
+    }
+
     /// Whether this client has not been answered yet: by other shards, or since it has sent more than is run at a time.
     pub fn owes(&mut self, id: SessionId) -> bool {
         self.sessions.get_mut(id).is_some_and(|session| session.is_owed())

@@ -393,7 +393,8 @@ impl ShardLoop {
         let mut turn = Turn { node: &mut self.node, mesh: &mut self.mesh, now, began };
         self.net.end_all(&mut turn);
         while began.elapsed() < FAREWELL_MAX && !self.serving.is_over() {
-            if self.net.connection_count() == 0 && self.visits.is_empty() && self.mesh.inbox_empty() {
+            let served = self.net.connection_count() == 0 && self.visits.are_served(&mut self.node);
+            if served && self.mesh.inbox_empty() {
                 self.serving.finish();
             }
             if self.guarded_turn()? == Pace::Idle {

@@ -184,8 +184,8 @@ impl Visits {
         }
     }
 
-    /// Whether nobody waits for an answer.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// Whether nobody waits for an answer but of commands that are blocked: those may wait for ever.
+    pub(crate) fn are_served(&self, node: &mut Node) -> bool {
+        self.waiting.iter().all(|(id, _)| node.is_blocked(*id))
     }
 }
