@@ -510,13 +510,18 @@ impl Node {
         self.advance(parent, now);
     }
 
-    /// Subscriptions have been changed for a command of a transaction.
+    /// Subscriptions have been changed for a command of a transaction. Its client is told so even if it wants no replies.
     pub(crate) fn on_confirmed(&mut self, id: TxId, at: usize, now: Millis) {
         let Some(tx) = self.coordinator.get_mut(id) else { return };
-        let session = self.sessions.get_mut(tx.session);
-        let transaction = session.and_then(|session| session.client.transaction.as_mut());
-        let reply = transaction.map(|transaction| std::mem::take(&mut transaction.confirmed));
-        self.on_child_finished(id, at, reply.unwrap_or_default(), now);
+        let mut reply = Reply::default();
+        if let Some(session) = self.sessions.get_mut(tx.session) {
+            let transaction = session.client.transaction.as_mut();
+            reply = transaction.map(|own| std::mem::take(&mut own.confirmed)).unwrap_or_default();
+            if session.client.modes.mutes() {
+                session.out.append(&mut reply);
+            }
+        }
+        self.on_child_finished(id, at, reply, now);
     }
 
     fn finish_exec(&mut self, tx: Tx, reply: Reply, now: Millis) {

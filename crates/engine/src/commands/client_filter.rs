@@ -41,8 +41,10 @@ impl Filters {
             }
             let filter = if name == b"ID" {
                 let mut ids = vec![parse_id(value)?];
-                while let Some(id) = args.get(idx).and_then(|next| parse_id(next).ok()) {
-                    ids.push(id);
+                while let Some(next) = args.get(idx)
+                    && crate::args::parse_int(next).is_some()
+                {
+                    ids.push(parse_id(next)?);
                     idx += 1;
                 }
                 Filter::Ids(ids)
@@ -118,8 +120,11 @@ fn parse_id(value: &[u8]) -> Result<i64, Error> {
 }
 
 fn parse_number(what: &str, value: &[u8]) -> Result<i64, Error> {
-    crate::args::parse_int(value)
-        .ok_or_else(|| Error::owned(format!("ERR {what} is not an integer or out of range")))
+    crate::args::parse_int(value).ok_or_else(|| not_a_number(what))
+}
+
+fn not_a_number(what: &str) -> Error {
+    Error::owned(format!("ERR {what} is not an integer or out of range"))
 }
 
 fn parse_seconds(what: &str, value: &[u8]) -> Result<u64, Error> {
@@ -165,7 +170,8 @@ fn parse_filter(name: &[u8], value: &[u8], negative: bool, settings: &Settings) 
         b"IDLE" => Filter::Idle(parse_seconds("idle", value)?),
         b"DB" => {
             let (last, what) = (settings.databases - 1, if negative { "NOT-DB" } else { "DB" });
-            let db = usize::try_from(parse_number(what, value)?).ok().filter(|db| *db <= last);
+            let number = i32::try_from(parse_number(what, value)?).map_err(|_| not_a_number(what))?;
+            let db = usize::try_from(number).ok().filter(|db| *db <= last);
             let error = || Error::owned(format!("ERR {what} number should be between 0 and {last}"));
             Filter::Db(db.ok_or_else(error)?)
         }

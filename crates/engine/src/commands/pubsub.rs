@@ -135,6 +135,10 @@ fn sunsubscribe(ctx: &mut SessionCtx<'_>, args: Args<'_>, _: &mut Reply) -> Resu
 }
 
 fn post(ctx: &mut Ctx<'_>, kind: Kind, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+    // What has happened to keys here before comes before it.
+    if ctx.shard.has_events() {
+        ctx.shard.publish_events();
+    }
     let payload = || args.shared(2).cloned().unwrap_or_else(|| Bytes::copy_from_slice(args.at(2)));
     reply.int(ctx.shard.pubsub.publish(kind, args.at(1), payload));
     Ok(Flow::Done)

@@ -90,6 +90,37 @@ fn who_publishes_to_itself_has_the_reply_first() {
 }
 
 #[test]
+fn what_happened_to_keys_comes_before_what_is_published_then() {
+    let mut bench = Bench::new(1);
+    bench.run("CONFIG SET notify-keyspace-events Kg$x");
+    let one = bench.connect(0, 71);
+    let two = bench.connect(0, 72);
+    bench.say(one, "PSUBSCRIBE *");
+    bench.say(two, "SET k v\nPUBLISH c 1\nMULTI\nDEL k\nPUBLISH c 2\nSET k v PX 1\nEXEC\nPUBLISH c 3");
+    let told = |channel: &str, text: &str| format!("[\"pmessage\", \"*\", \"{channel}\", \"{text}\"]");
+    let key = |event| told("__keyspace@0__:k", event);
+    let all =
+        [key("set"), told("c", "1"), key("del"), told("c", "2"), key("set"), key("expire"), told("c", "3")];
+    assert_eq!(bench.hear(one), all.join("\n"));
+}
+
+#[test]
+fn who_wants_no_replies_is_told_of_subscriptions() {
+    for shards in SHARDS {
+        let mut bench = Bench::new(shards);
+        let one = bench.connect(0, 71);
+        let said = bench.say(one, "CLIENT REPLY OFF\nMULTI\nSUBSCRIBE a b\nGET x\nEXEC");
+        assert_eq!(said, "[\"subscribe\", \"a\", :1]\n[\"subscribe\", \"b\", :2]", "{shards} shards");
+        assert_eq!(bench.run("PUBLISH b x"), ":1");
+        assert_eq!(bench.hear(one), "[\"message\", \"b\", \"x\"]");
+        assert_eq!(
+            bench.say(one, "UNSUBSCRIBE"),
+            "[\"unsubscribe\", \"a\", :1]\n[\"unsubscribe\", \"b\", :0]"
+        );
+    }
+}
+
+#[test]
 fn subscribers_may_do_little_in_resp2() {
     for shards in SHARDS {
         let mut bench = Bench::new(shards);
