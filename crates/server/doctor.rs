@@ -120,6 +120,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("interrupts", cpus::interrupts),
     ("reuseport", network::reuseport),
     ("listen", network::listen),
+    ("metrics", network::metrics),
     ("access", network::access),
     ("backlog", network::backlog),
     ("overflows", network::overflows),

@@ -52,7 +52,7 @@ fn what_keeps_the_server_from_starting_fails_with_its_sentence() {
     let busy = listener.local_addr().expect("an address").port().to_string();
     let holder = format!("(process {}): stop that one", std::process::id());
     type Change<'a> = &'a dyn Fn(&mut Command);
-    let table: [(&str, &[&str], Change<'_>, &str); 6] = [
+    let table: [(&str, &[&str], Change<'_>, &str); 7] = [
         (
             "io-uring",
             &["--port", &port],
@@ -69,6 +69,7 @@ fn what_keeps_the_server_from_starting_fails_with_its_sentence() {
             "this machine has no address 192.0.2.1",
         ),
         ("listen", &["--port", &busy, "--bind", "127.0.0.1"], &nothing, &holder),
+        ("metrics", &["--port", &port, "--metrics-port", &busy], &nothing, "choose another --metrics-port"),
     ];
     for (check, words, change, sentence) in table {
         let (code, text) = doctor(words, change);

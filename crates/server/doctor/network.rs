@@ -42,6 +42,19 @@ pub(super) fn listen(patient: &Patient) -> Verdict {
     }
 }
 
+/// The same for metrics.
+pub(super) fn metrics(patient: &Patient) -> Verdict {
+    match crate::metrics::listen(&patient.options.config) {
+        Ok(listeners) if listeners.is_empty() => Verdict::ok("none are served without --metrics-port"),
+        Ok(listeners) => {
+            let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+            let places: Vec<String> = addresses.map(|address| address.to_string()).collect();
+            Verdict::ok(format!("{} can be had", places.join(" ")))
+        }
+        Err(error) => Verdict::fail(format!("{error:#}")),
+    }
+}
+
 /// Name and number of a process that listens on that port; `None` if there is none, or it is another user's.
 ///
 /// A line of /proc/net/tcp has the address and port in hexadecimal second, the state fourth and the socket's inode tenth.
