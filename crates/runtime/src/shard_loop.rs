@@ -387,6 +387,7 @@ impl ShardLoop {
     fn say_farewell(&mut self) -> Result<(), LoopError> {
         let began = Instant::now();
         self.net.stop_accepting();
+        self.net.refuse_newcomers();
         self.mesh.close_gate();
         self.guarded_turn()?;
         let now = self.clock.now_ms();

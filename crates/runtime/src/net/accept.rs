@@ -1,7 +1,7 @@
 //! New connections: accepted here, served here or handed to a shard that has fewer.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -96,6 +96,14 @@ impl Net {
         self.accepting = false;
         for idx in 0..self.listeners.len() {
             self.ring.cancel(Token::listener(idx as u32));
+        }
+    }
+
+    /// Has the kernel refuse who comes now, since all shards end: otherwise it would let them in, to wait for the end of the process.
+    pub(crate) fn refuse_newcomers(&self) {
+        for listener in &self.listeners {
+            // A Unix socket is shared by all shards, and another may have been first.
+            let _ = SockRef::from(&listener.socket).shutdown(Shutdown::Both);
         }
     }
 
