@@ -24,3 +24,4 @@ mod secrets;
 mod shrink;
 mod sort;
 mod tables;
+mod watched;

@@ -103,6 +103,12 @@ impl Ctx<'_> {
         if class != EventClasses::MISSED && class != EventClasses::EXPIRED {
             self.shard.keyspace.touch(db, key);
         }
+        self.announce(db, class, name, key);
+    }
+
+    /// The same to all but those who watch the key: for them it has not changed.
+    #[inline]
+    pub fn announce(&mut self, db: usize, class: EventClasses, name: &'static str, key: &[u8]) {
         if self.shard.settings.events.has(class) {
             self.shard.note_event(KeyEvent { class, name, db, key: key.into() });
         }

@@ -5,7 +5,6 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
-use crate::events::EventClasses;
 use corelane_resp::Reply;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -219,14 +218,11 @@ fn bitfield(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
         return read_fields(ctx, args, &operations, reply);
     }
     let mut replies = Reply::new(reply.proto());
-    let (changed, grown) = edit_to_len(ctx, args.at(1), len, |bytes| {
+    edit_to_len(ctx, args.at(1), len, |bytes| {
         operations.iter().fold(false, |changed, operation| operation.run(bytes, &mut replies) | changed)
     })?;
     reply.array(operations.len());
     reply.append(&mut replies);
-    if changed || grown {
-        ctx.notify(EventClasses::STRING, "setbit", args.at(1));
-    }
     Ok(Flow::Done)
 }
 

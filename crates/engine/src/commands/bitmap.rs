@@ -89,27 +89,31 @@ pub(super) fn read_string<T>(
     }
 }
 
-/// Lets `change` change the string of a key, which is made first if it is not there, and then has `len` bytes or more. Returns
-/// what it does, and whether the string has grown.
-pub(super) fn edit_to_len<T>(
+/// Lets `change` change the string of a key, which is made first if it is not there, and then has `len` bytes or more. Tells
+/// clients if it has grown, or if `change` returns true.
+pub(super) fn edit_to_len(
     ctx: &mut Ctx<'_>,
     name: &[u8],
     len: usize,
-    change: impl FnOnce(&mut [u8]) -> T,
-) -> Result<(T, bool), Error> {
+    change: impl FnOnce(&mut [u8]) -> bool,
+) -> Result<(), Error> {
     let key = ctx.key(name);
     let old = string_len(ctx, name)?;
     if old.is_none() {
         ctx.set(key, NewValue::Slice(b""), None);
     }
-    let mut result = None;
+    let mut changed = old.unwrap_or(0) < len;
     ctx.shard.keyspace.edit_string(ctx.db, key, |value| {
-        if value.len() < len {
+        if changed {
             value.resize(len, 0);
         }
-        result = Some(change(value));
+        changed |= change(value);
+        changed
     });
-    Ok((result.expect("the string is there"), old.unwrap_or(0) < len))
+    if changed {
+        ctx.notify(EventClasses::STRING, "setbit", name);
+    }
+    Ok(())
 }
 
 fn setbit(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
@@ -120,15 +124,13 @@ fn setbit(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         _ => return Err(Error::text("ERR bit is not an integer or out of range")),
     };
     let mask = 0x80 >> (offset % 8);
-    let (was, grown) = edit_to_len(ctx, args.at(1), offset / 8 + 1, |bytes| {
+    let mut was = false;
+    edit_to_len(ctx, args.at(1), offset / 8 + 1, |bytes| {
         let byte = &mut bytes[offset / 8];
-        let was = *byte & mask != 0;
+        was = *byte & mask != 0;
         *byte = if bit { *byte | mask } else { *byte & !mask };
-        was
+        was != bit
     })?;
-    if grown || was != bit {
-        ctx.notify(EventClasses::STRING, "setbit", args.at(1));
-    }
     reply.int(was.into());
     Ok(Flow::Done)
 }

@@ -106,7 +106,10 @@ fn look<T>(
 /// Changes the HyperLogLog of a key, which is there.
 fn edit<T>(ctx: &mut Ctx<'_>, key: Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut result = None;
-    ctx.shard.keyspace.edit_string(ctx.db, key, |bytes| result = Some(change(bytes)));
+    ctx.shard.keyspace.edit_string(ctx.db, key, |bytes| {
+        result = Some(change(bytes));
+        true
+    });
     result.expect("the key is there")
 }
 

@@ -162,15 +162,15 @@ fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
     if len > 0 && count == 0 {
         ctx.remove(key);
         notify_removal(ctx, "ltrim", args.at(1), true);
-    } else {
-        let edited = ctx.edit_list(key, Missing::Skip, |list| {
+    } else if count < len {
+        ctx.edit_list(key, Missing::Skip, |list| {
             list.remove_range(start + count, len - start - count);
             list.remove_range(0, start);
             list.shrink(size);
         })?;
-        if edited.is_some() {
-            notify_removal(ctx, "ltrim", args.at(1), false);
-        }
+        notify_removal(ctx, "ltrim", args.at(1), false);
+    } else if len > 0 {
+        ctx.announce(ctx.db, EventClasses::LIST, "ltrim", key.bytes);
     }
     reply.ok();
     Ok(Flow::Done)

@@ -257,7 +257,10 @@ fn append(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
         Some(len) => {
             check_len(ctx, len.saturating_add(tail.len()))?;
-            ctx.shard.keyspace.edit_string(ctx.db, key, |value| value.extend_from_slice(tail));
+            ctx.shard.keyspace.edit_string(ctx.db, key, |value| {
+                value.extend_from_slice(tail);
+                true
+            });
             len + tail.len()
         }
     };
@@ -311,6 +314,7 @@ fn setrange(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow
             value.resize(end, 0);
         }
         value[offset..end].copy_from_slice(part);
+        true
     });
     ctx.notify(EventClasses::STRING, "setrange", key.bytes);
     reply.int(len.unwrap_or(0).max(end) as i64);

@@ -361,11 +361,13 @@ impl Db {
         (Edit::Done(result, emptied), false)
     }
 
-    /// Edits a string in place, keeping the byte count true; the new length, `None` if the key is not there.
-    pub(super) fn edit_string(&mut self, key: Key<'_>, change: impl FnOnce(&mut Vec<u8>)) -> Option<usize> {
-        let mut entry = self.slots.get_mut(usize::from(key.slot.0))?.find(key.hash, key.bytes)?;
-        self.counts.change(&mut entry, |entry| entry.edit_string(change));
-        entry.string().map(<[u8]>::len)
+    /// Edits a string in place, keeping the byte count true; what `change` returns, or false if the key is not there.
+    pub(super) fn edit_string(&mut self, key: Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let slot = self.slots.get_mut(usize::from(key.slot.0));
+        let Some(mut entry) = slot.and_then(|slot| slot.find(key.hash, key.bytes)) else { return false };
+        let mut changed = false;
+        self.counts.change(&mut entry, |entry| entry.edit_string(|bytes| changed = change(bytes)));
+        changed
     }
 
     pub(super) fn remove(&mut self, key: Key<'_>) -> Option<Entry> {

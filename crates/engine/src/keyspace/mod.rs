@@ -261,15 +261,11 @@ impl Keyspace {
         edit
     }
 
-    /// Changes a string in place; the key must be there. Returns its new length.
-    pub fn edit_string(
-        &mut self,
-        db: usize,
-        key: Key<'_>,
-        change: impl FnOnce(&mut Vec<u8>),
-    ) -> Option<usize> {
-        self.touch(db, key.bytes);
-        self.dbs[db].edit_string(key, change)
+    /// Changes a string in place; the key must be there. Who watches it is told if `change` returns true.
+    pub fn edit_string(&mut self, db: usize, key: Key<'_>, change: impl FnOnce(&mut Vec<u8>) -> bool) {
+        if self.dbs[db].edit_string(key, change) {
+            self.touch(db, key.bytes);
+        }
     }
 
     /// Removes a key; true if it was there and had not expired. A large value is freed by and by.

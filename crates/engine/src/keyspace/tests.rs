@@ -109,7 +109,10 @@ impl Pair {
             }
             Op::Edit(db, name) => {
                 if self.keyspace.contains(db, hasher.key(&name), now) {
-                    self.keyspace.edit_string(db, hasher.key(&name), |value| value.push(7));
+                    self.keyspace.edit_string(db, hasher.key(&name), |value| {
+                        value.push(7);
+                        true
+                    });
                     if let Some((value, _)) = self.models[db].get_mut(&name) {
                         value.push(7);
                     }
