@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::command::{Command, Flags, Plan};
 use crate::ctx::{HostRequest, SessionCtx};
 use crate::errors::Error;
+use crate::session::CloseWhen;
 use corelane_resp::Reply;
 
 const FLAGS: Flags = Flags::ADMIN
@@ -59,7 +60,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
     Ok(options)
 }
 
-/// Success has no reply: the connection ends with the server.
+/// Success has no reply: the connection ends with the server. What the client has sent behind it is not run.
 fn shutdown(ctx: &mut SessionCtx<'_>, args: Args<'_>, _: &mut Reply) -> Result<(), Error> {
     let options = parse(args)?;
     if options.failover {
@@ -78,6 +79,7 @@ fn shutdown(ctx: &mut SessionCtx<'_>, args: Args<'_>, _: &mut Reply) -> Result<(
         }
     }
     requests.push_back(HostRequest::Shutdown);
+    ctx.client.close = Some(CloseWhen::AfterOutput);
     Ok(())
 }
 
@@ -103,7 +105,8 @@ mod tests {
     fn success_asks_for_the_end_and_has_no_reply() {
         for line in ["SHUTDOWN", "shutdown nosave now", "SHUTDOWN SAVE FORCE", "SHUTDOWN SAFE"] {
             let mut bench = Bench::new(2);
-            assert_eq!(bench.exchange(format!("PING\r\n{line}\r\n").as_bytes()), b"+PONG\r\n", "{line}");
+            let output = bench.exchange(format!("PING\r\n{line}\r\nECHO behind\r\n").as_bytes());
+            assert_eq!(output, b"+PONG\r\n", "{line}");
             let requests: Vec<_> = std::iter::from_fn(|| bench.nodes[1].request()).collect();
             assert_eq!(requests.last(), Some(&HostRequest::Shutdown), "{line}");
         }
