@@ -114,6 +114,47 @@ fn without_the_second_look_visits_are_slept_over() {
     assert!(visits_lost::<false>() > 0, "the check cannot fail");
 }
 
+/// A thread drops what it has asked for, while the shard answers it, or goes to sleep; returns the wakes lost.
+fn leaves_lost<const LOOK: bool>() -> usize {
+    model(|lost| {
+        let gate = Arc::new(Gate::<()>::new(1));
+        let sleep = Arc::new(SleepState::new());
+        let bell = Arc::new(Bell::new(1));
+        let (answerer, mut answer) = oneshot::<Box<usize>>();
+        let visitor = {
+            let (gate, sleep, bell) = (Arc::clone(&gate), Arc::clone(&sleep), Arc::clone(&bell));
+            thread::spawn(move || {
+                assert!(answer.abandon(), "it has not been answered");
+                gate.leave();
+                if sleep.kick() != Kick::None {
+                    bell.ring();
+                }
+                bell.ringer_done();
+            })
+        };
+        while !gate.take_left() {
+            if sleep.publish_and_look::<LOOK>(SLEEPING[0], || !gate.is_empty()) {
+                let woken = bell.sleep();
+                lost.fetch_add(usize::from(!woken), Ordering::Relaxed);
+                sleep.awake();
+            }
+        }
+        assert!(answerer.is_abandoned(), "the flag comes behind the word");
+        answerer.send(Box::new(7));
+        visitor.join().unwrap();
+    })
+}
+
+#[test]
+fn nobody_who_leaves_is_slept_over() {
+    assert_eq!(leaves_lost::<true>(), 0);
+}
+
+#[test]
+fn without_the_second_look_who_leaves_is_slept_over() {
+    assert!(leaves_lost::<false>() > 0, "the check cannot fail");
+}
+
 /// A thread that finds the gate full waits until the shard has made room; returns how often it would have waited for ever.
 fn hungry_lost<const TELL: bool>() -> usize {
     model(|lost| {
