@@ -12,10 +12,11 @@
 
 use crate::args::{Args, OwnedArgs};
 use crate::command::Command;
-use crate::commands::CommandNumber;
+use crate::commands::{CommandNumber, CommandTable};
 use crate::coordinator::Coordinator;
 use crate::faults::Faults;
 use crate::intents::Ticket;
+use crate::journal::Ended;
 use crate::keyspace::Millis;
 use crate::message::{TxId, TxMessage};
 use crate::modes::Modes;
@@ -144,6 +145,19 @@ struct Enlisted {
     state: State,
     /// Taken from the client while a shard is serving it.
     wait: Option<Box<Wait>>,
+}
+
+/// A command that waits no longer.
+pub(crate) struct Waited {
+    command: &'static Command,
+    args: OwnedArgs,
+}
+
+impl Waited {
+    /// Its number in the statistics.
+    pub(crate) fn number(&self, table: &CommandTable) -> CommandNumber {
+        table.id_of(self.args.args()).number
+    }
 }
 
 /// Who waits on one shard, and whose clients of it wait.
@@ -320,8 +334,8 @@ impl Core {
         WaitId { home: self.shard.me, session, number }
     }
 
-    /// A client waits no longer: it is being answered, its time is up, or it is gone. Returns which command it is that has waited.
-    pub(crate) fn withdraw(&mut self, session: SessionId) -> Option<CommandNumber> {
+    /// A client waits no longer: it is being answered, its time is up, or it is gone. Returns the command that has waited.
+    pub(crate) fn withdraw(&mut self, session: SessionId) -> Option<Waited> {
         let enlisted = self.blocking.enlisted.remove(&session)?;
         let id = WaitId { home: self.shard.me, session, number: enlisted.number };
         for shard in enlisted.shards {
@@ -332,7 +346,21 @@ impl Core {
                 self.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Withdraw(id))));
             }
         }
-        Some(self.table.id_of(enlisted.args.args()).number)
+        Some(Waited { command: enlisted.command, args: enlisted.args })
+    }
+
+    /// Counts a command that has waited, and logs it if it is worth that. Its time is that of its running alone.
+    pub(crate) fn account_waited(
+        &mut self,
+        client: &Client,
+        waited: &Waited,
+        (ns, answered): (u64, Answered),
+        now: Millis,
+    ) {
+        let (command, args) = (waited.command, waited.args.args());
+        if self.shard.timing.executed(self.table.id_of(args).number, ns, answered) {
+            self.note_here(Some(client), Ended { command, args, ns, answered, now });
+        }
     }
 
     /// A command does not wait here any more. Who stood behind it may be served.
@@ -393,7 +421,7 @@ impl Node {
             WaitMessage::Answer(seq, answer) => self.on_claim_answer(seq, answer, now),
             WaitMessage::WaitsOn(id) => self.core.waits_on(id),
             WaitMessage::NotServed(id) => self.on_not_served(from, id),
-            WaitMessage::Served(id, reply, ns) => self.on_served((id.session, id.number), reply, ns),
+            WaitMessage::Served(id, reply, ns) => self.on_served((id.session, id.number), reply, ns, now),
         }
     }
 
@@ -490,19 +518,19 @@ impl Node {
     }
 
     /// A command of a client of this shard has been served.
-    fn on_served(&mut self, (id, number): (SessionId, u64), mut reply: Reply, ns: u64) {
+    fn on_served(&mut self, (id, number): (SessionId, u64), mut reply: Reply, ns: u64, now: Millis) {
         if self.core.blocking.enlisted.get(&id).is_none_or(|enlisted| enlisted.number != number) {
             return;
         }
-        let command = self.core.withdraw(id);
+        let waited = self.core.withdraw(id);
         let answered = Answered::since(&reply, Mark::default(), 0);
         if answered.failed {
             self.core.shard.stats.count_error(&reply.buf);
         }
-        if let Some(command) = command {
-            self.core.shard.timing.executed(command, ns, answered);
-        }
         let Some(session) = self.sessions.get_mut(id) else { return };
+        if let Some(waited) = waited {
+            self.core.account_waited(&session.client, &waited, (ns, answered), now);
+        }
         session.client.wait = None;
         session.in_transaction = false;
         self.core.answer(session, |_, _, out| {
@@ -513,9 +541,9 @@ impl Node {
     }
 
     /// Gives clients of this shard what was served on the spot.
-    pub(crate) fn deliver_served(&mut self) {
+    pub(crate) fn deliver_served(&mut self, now: Millis) {
         for (id, number, reply, ns) in std::mem::take(&mut self.core.blocking.served) {
-            self.on_served((id, number), reply, ns);
+            self.on_served((id, number), reply, ns, now);
         }
     }
 

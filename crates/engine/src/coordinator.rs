@@ -445,6 +445,10 @@ impl Node {
         session.in_transaction = false;
         let core = &mut self.core;
         let args = tx.args.clone();
+        if tx.request_bytes >= core.shard.timing.request_bytes_min {
+            let (args, bytes) = (tx.args.args(), tx.request_bytes);
+            core.note_large_request(Some(&session.client), tx.command, args, bytes, now);
+        }
         let wait = core.begin_wait(&mut session.client, tx.session, tx.command, args, shards.clone(), now);
         for shard in shards {
             core.send(shard, TxMessage::Waiting(Box::new(WaitMessage::Enlist(id, wait))));
@@ -536,7 +540,8 @@ impl Node {
         let ns = tx.ns + core.shard.timing.lap();
         let args = tx.args.args();
         let remarkable = core.shard.timing.executed(core.table.id_of(args).number, ns, answered);
-        let large = tx.request_bytes >= core.shard.timing.request_bytes_min;
+        // Of one that has waited, and is tried again, this was told when that began.
+        let large = tx.request_bytes > 0 && tx.request_bytes >= core.shard.timing.request_bytes_min;
         if !remarkable && !large {
             return;
         }

@@ -6,6 +6,7 @@ use crate::commands::{self, Lookup};
 use crate::coordinator::Coordinator;
 use crate::ctx::{SessionCtx, write_error};
 use crate::errors::Error;
+use crate::exec::changes_subscriptions;
 use crate::execute::{run_at_pace, run_whole, shard_of};
 use crate::failover::SHARD_FAILED;
 use crate::keyspace::Millis;
@@ -138,7 +139,9 @@ impl Core {
         };
         let listens = session.client.modes.has(Modes::SUBSCRIBED);
         if self.shard.watchers.any() | self.shard.pause.is_set() | listens {
-            self.run_watched(peers, session, id, command, args, now);
+            if !self.run_watched(peers, session, id, command, args, now) {
+                return;
+            }
         } else if session.client.modes.has(Modes::MULTI) && is_queued(command) {
             return self.enqueue(session, command, args);
         } else {
@@ -153,8 +156,8 @@ impl Core {
         !client.authenticated && !self.shard.settings.password.is_empty()
     }
 
-    /// Logs a large request once it has been run or sent away. One over several shards is not at its end yet; what waits has
-    /// not even begun.
+    /// Logs a large request once it has been run or sent away. One over several shards is not at its end yet, other than SUBSCRIBE
+    /// and its kin, which nobody else logs; what waits has not even begun.
     #[inline]
     pub(crate) fn note_if_large(
         &mut self,
@@ -164,7 +167,7 @@ impl Core {
         now: Millis,
     ) {
         if self.request_bytes >= self.shard.timing.request_bytes_min
-            && !session.in_transaction
+            && (!session.in_transaction || changes_subscriptions(command))
             && session.blocked.is_none()
         {
             self.note_large_request(Some(&session.client), command, args, self.request_bytes, now);
@@ -178,7 +181,8 @@ impl Core {
         session.client.commands = session.client.commands.wrapping_add_signed(change);
     }
 
-    /// Runs a command of a client that listens to channels, or while there are monitors, or a pause that may hold it back.
+    /// Runs a command of a client that listens to channels, or while there are monitors, or a pause that may hold it back. False if
+    /// it is kept for EXEC.
     #[cold]
     pub(crate) fn run_watched(
         &mut self,
@@ -188,36 +192,40 @@ impl Core {
         command: &'static Command,
         args: Args<'_>,
         now: Millis,
-    ) {
+    ) -> bool {
         if let Some(error) = pubsub::refusal(&session.client, command) {
             self.count(session, -1);
-            return self.refuse(session, error);
+            self.refuse(session, error);
+            return true;
         }
         if session.client.modes.has(Modes::MONITOR) {
             if command.name == "monitor" {
-                return;
+                return true;
             }
             if [Flags::READONLY, Flags::WRITE, Flags::MAY_REPLICATE]
                 .iter()
                 .any(|flag| command.flags.has(*flag))
             {
-                return self.refuse(session, Error::MonitorKeys);
+                self.refuse(session, Error::MonitorKeys);
+                return true;
             }
         } else if self.shard.pause.holds(command, runs_changes(session, command), now) {
             session.blocked = Some(Box::new((command, args.to_owned())));
             session.pause = PauseState::Paused;
             self.paused.push_back(id);
             self.count(session, -1);
-            return;
+            return true;
         }
         if session.client.modes.has(Modes::MULTI) && is_queued(command) {
-            return self.enqueue(session, command, args);
+            self.enqueue(session, command, args);
+            return false;
         }
         self.dispatch(peers, session, id, command, args, now);
         // EXEC is shown after what it runs.
         if !matches!(command.plan, Plan::Exec) {
             self.show(&session.client, command, args, now);
         }
+        true
     }
 
     /// Keeps a command for EXEC.

@@ -315,7 +315,7 @@ impl Core {
 }
 
 /// Whether a command is SUBSCRIBE or one of its kin, for which owners of channels have to answer.
-fn changes_subscriptions(command: &Command) -> bool {
+pub(crate) fn changes_subscriptions(command: &Command) -> bool {
     command.flags.has(Flags::PUBSUB) && command.name.ends_with("subscribe")
 }
 

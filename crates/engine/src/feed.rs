@@ -119,14 +119,17 @@ impl Core {
             let mut peers = Peers { coordinator, participant };
             self.running = self.table.id_of(args.args());
             self.request_bytes = args.args().request_bytes();
+            let mut begun = true;
             if session.pause == PauseState::Running {
                 self.dispatch(&mut peers, session, id, command, args.args(), now);
             } else {
                 session.pause = PauseState::Running;
                 self.count(session, 1);
-                self.run_watched(&mut peers, session, id, command, args.args(), now);
+                begun = self.run_watched(&mut peers, session, id, command, args.args(), now);
             }
-            self.note_if_large(session, command, args.args(), now);
+            if begun {
+                self.note_if_large(session, command, args.args(), now);
+            }
             self.shard.timing.end_run();
             if let Some(stalled) = self.shard.timing.take_stalled() {
                 self.note_stalled(&session.client, stalled, args.args(), now);

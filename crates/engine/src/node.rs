@@ -466,7 +466,7 @@ impl Node {
             } else if self.core.shard.keyspace.has_new() {
                 self.core.serve_new(&mut self.participant, None, now);
             } else if self.core.blocking.has_served() {
-                self.deliver_served();
+                self.deliver_served(now);
             } else if self.core.shard.has_pubsub_news() {
                 self.step_pubsub();
             } else if self.core.shard.watchers.has_news() {
@@ -482,10 +482,10 @@ impl Node {
     }
 
     /// Does to connections what a command has asked for.
-    pub(crate) fn obey(&mut self) {
+    pub(crate) fn obey(&mut self, now: Millis) {
         for order in std::mem::take(&mut self.core.shard.orders) {
             match order {
-                Order::Unblock { id, failed } => self.unblock(id, failed),
+                Order::Unblock { id, failed } => self.unblock(id, failed, now),
                 Order::Close(id, when) => {
                     let Some(session) = self.sessions.get_mut(id) else { continue };
                     if session.client.close != Some(CloseWhen::Now) {

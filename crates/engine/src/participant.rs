@@ -198,7 +198,7 @@ impl Node {
     /// Handles a message of a transaction, whichever side it is for.
     pub(crate) fn handle(&mut self, from: ShardId, message: TxMessage, now: Millis) {
         if self.core.blocking.has_served() {
-            self.deliver_served();
+            self.deliver_served(now);
         }
         match message {
             TxMessage::Waiting(message) => self.on_wait_message(from, *message, now),
@@ -331,7 +331,7 @@ impl Node {
             result.failed |= self.core.is_behind(id, &request.keys, now);
         }
         if sees_sessions {
-            self.obey();
+            self.obey(now);
         }
         self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
     }

@@ -65,11 +65,11 @@ impl Node {
     /// Answers the blocked clients whose time is up, and lets them go on.
     pub(crate) fn end_waits(&mut self, now: Millis) {
         let mut any = false;
-        self.deliver_served();
+        self.deliver_served(now);
         while let Some(id) = self.core.waits.pop_due(now) {
             let wait = self.sessions.get_mut(id).and_then(|session| session.client.wait.as_ref());
             if wait.is_some_and(|wait| wait.until.is_some_and(|until| until <= now)) {
-                self.unblock(id, false);
+                self.unblock(id, false, now);
                 any = true;
             }
         }
@@ -84,10 +84,10 @@ impl Node {
     }
 
     /// Ends what a client waits for, if anything: with the reply that is due when its time is up, or with an error.
-    pub(crate) fn unblock(&mut self, id: SessionId, failed: bool) {
+    pub(crate) fn unblock(&mut self, id: SessionId, failed: bool, now: Millis) {
         let Some(session) = self.sessions.get_mut(id) else { return };
         let Some(wait) = session.client.wait.take() else { return };
-        let command = self.core.withdraw(id);
+        let waited = self.core.withdraw(id);
         let answered = self.core.answer(session, |_, _, reply| {
             if failed {
                 return Err(Error::text("UNBLOCKED client unblocked via CLIENT UNBLOCK"));
@@ -95,11 +95,13 @@ impl Node {
             (wait.give_up)(reply);
             Ok(())
         });
-        if let Some(command) = command {
+        if let Some(waited) = waited {
             // As in Valkey, an order to give up is not the command's own failure.
-            self.core.shard.timing.executed(command, 0, Answered { failed: false, ..answered });
+            let answered = Answered { failed: false, ..answered };
+            self.core.account_waited(&session.client, &waited, (0, answered), now);
             if failed {
-                self.core.shard.timing.commands.rejected(command);
+                let number = waited.number(&self.core.table);
+                self.core.shard.timing.commands.rejected(number);
             }
         }
         self.core.after_change(session, id);

@@ -325,6 +325,52 @@ mod tests {
     }
 
     #[test]
+    fn commands_that_wait_are_logged_once_they_have_ended() {
+        for shards in [1, 2, 5] {
+            let observation = Observation {
+                slow_us: 0,
+                large_request_bytes: 30,
+                large_reply_bytes: 40,
+                ..Observation::default()
+            };
+            let mut bench = Bench::with(shards, observation);
+            let one = bench.connect(0, 7);
+            bench.say(one, "BLPOP a b c 0");
+            bench.run(&format!("RPUSH b {}", "v".repeat(40)));
+            bench.hear(one);
+            bench.say(one, "BLPOP d e 0.01");
+            bench.now += 20;
+            assert_eq!(bench.hear(one), "nil");
+            let id = bench.say(one, "CLIENT ID\nBLMOVE f g LEFT LEFT 0");
+            assert_eq!(bench.run(&format!("CLIENT UNBLOCK {}", &id[1..])), ":1");
+            let logged = |bench: &mut Bench, log: &str, word: &str| -> usize {
+                bench.run(&format!("COMMANDLOG GET -1 {log}")).matches(&format!("[\"{word}\", ")).count()
+            };
+            assert_eq!(logged(&mut bench, "slow", "BLPOP"), 2, "{shards} shards");
+            assert_eq!(logged(&mut bench, "slow", "BLMOVE"), 1, "{shards} shards");
+            assert_eq!(logged(&mut bench, "large-reply", "BLPOP"), 1, "{shards} shards");
+            assert_eq!(logged(&mut bench, "large-request", "BLPOP"), 2, "{shards} shards");
+            assert_eq!(logged(&mut bench, "large-request", "BLMOVE"), 1, "{shards} shards");
+        }
+    }
+
+    #[test]
+    fn large_requests_are_logged_once_whoever_watches() {
+        for shards in [1, 2, 5] {
+            let observation = Observation { large_request_bytes: 30, ..Observation::default() };
+            let mut bench = Bench::with(shards, observation);
+            let monitor = bench.connect(0, 8);
+            bench.say(monitor, "MONITOR");
+            bench.run("MULTI\nSET some-key some-value\nEXEC");
+            let one = bench.connect(0, 7);
+            bench.say(one, "SUBSCRIBE some-channel and-another");
+            let log = bench.run("COMMANDLOG GET -1 large-request");
+            assert_eq!(log.matches("\"SET\"").count(), 1, "{shards} shards: {log}");
+            assert_eq!(log.matches("\"SUBSCRIBE\"").count(), 1, "{shards} shards: {log}");
+        }
+    }
+
+    #[test]
     fn large_requests_and_replies_are_logged_with_their_sizes() {
         for shards in [1, 2, 5] {
             let observation =
