@@ -142,7 +142,8 @@ fn what_waits_in_vain_is_answered_on_an_idle_server_and_can_be_unblocked() {
 #[test]
 fn a_server_that_stops_refuses_newcomers_at_once() {
     let refused_while_it_runs = |flags: &[&str]| {
-        let path = server::scratch_dir("stops").join("server.sock");
+        let dir = server::scratch_dir("stops");
+        let path = dir.join("server.sock");
         let mut server =
             Server::ours_with(2, &[flags, &["--unixsocket", path.to_str().expect("text")]].concat());
         let mut deaf = server.client();
@@ -157,6 +158,7 @@ fn a_server_that_stops_refuses_newcomers_at_once() {
         let runs = server.exit_status().is_none();
         let status = server.await_exit(EXIT_MS_MAX).expect("an exit");
         assert_eq!(status.code(), Some(0), "{status}, log:\n{}", server.log());
+        std::fs::remove_dir_all(&dir).expect("the directory made above");
         refused.is_some() && runs
     };
     for flags in [&[][..], &["--accept", "single"]] {
