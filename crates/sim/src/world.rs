@@ -12,6 +12,8 @@ use std::fmt;
 const QUIET_TURNS_MAX: usize = 1000;
 /// The same, after which something is done for clients that all wait for one another.
 const IDLE_TURNS_MAX: usize = 150;
+/// Rounds of turns for all nodes after which whatever still moves never comes to rest.
+const SETTLING_ROUNDS_MAX: usize = 1000;
 /// Steps in a millisecond.
 const STEPS_PER_MS: u64 = 16;
 
@@ -275,12 +277,33 @@ impl World {
             for _ in 0..IDLE_TURNS_MAX {
                 self.step_once();
             }
-            if self.is_there(idx) {
+            if self.is_there(idx) && {
+                self.settle();
+                self.is_there(idx)
+            } {
                 let kept = self.clients[idx].open.pop_front();
                 return kept.map(|open| open.record(idx).to_string());
             }
         }
         None
+    }
+
+    /// Gives every node turns until nothing moves: by chance one may have had none for long, and may be what others wait for.
+    fn settle(&mut self) {
+        for _ in 0..SETTLING_ROUNDS_MAX {
+            let now = self.now();
+            let mut moved = false;
+            for node in 0..self.nodes.len() {
+                moved |= self.nodes[node].tick(now);
+                moved |= self.collect(node);
+            }
+            for _ in 0..IDLE_TURNS_MAX {
+                moved |= self.step_once();
+            }
+            if !moved {
+                return;
+            }
+        }
     }
 
     /// Whether a client waits for a key that is there.

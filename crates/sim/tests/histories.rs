@@ -16,6 +16,14 @@ fn every_history_has_a_serial_order() {
     }
 }
 
+/// Its shard 0 has no turn for a long time, while another client waits for what that is to let go of.
+#[test]
+fn who_waits_for_a_shard_that_has_had_no_turn_is_not_kept_waiting() {
+    if let Err(violation) = run_and_check(&Options::from_seed(1_796_004_304)) {
+        panic!("{violation}");
+    }
+}
+
 #[test]
 fn a_run_is_the_same_every_time() {
     let text = |seed| {
