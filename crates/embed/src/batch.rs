@@ -201,8 +201,9 @@ impl fmt::Debug for Batch {
 }
 
 /// The replies of a [`Batch`], to be awaited: one for each command, in their order. Polled on the thread of a shard it is ready at
-/// once, with [`Error::OnShard`] for what is missing. Dropped half-way it leaves the messages that were sent to run, which may be the first
-/// part of the batch alone, and of a message what is before a command that waits for keys; dropped before it was polled it sends nothing. Once the replies have been handed out, another poll gives none.
+/// once, with [`Error::OnShard`] for what is missing. Dropped half-way it leaves the messages that were sent to run, which may be the
+/// first part of the batch alone, and of a message what is before a command that waits for keys; dropped before it was polled it sends
+/// nothing. Once the replies have been handed out, another poll gives none.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct BatchReplies {
     cache: Cache,
