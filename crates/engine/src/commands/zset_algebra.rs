@@ -3,7 +3,8 @@
 //!
 //! Where all keys are on one shard, the sets are read where they are. Otherwise each shard ships those of its members that matter,
 //! and they are combined where the result is wanted: to be stored at the destination's shard, for the client at the coordinator if
-//! they are few, else at the first key's shard. Only there may it take its time ([`super::zset_pieces`]). Scores are shipped as they are, since sums of doubles depend on the order of the sets, which is Valkey's.
+//! they are few, else at the first key's shard. Only there may it take its time ([`super::zset_pieces`]). Scores are shipped as they
+//! are, since sums of doubles depend on the order of the sets, which is Valkey's.
 
 use super::set_combine::{DESTINATION, SENT_AT_ONCE_MAX};
 use super::zset_combine::{CARD, DIFF, Form, INTER, Options, UNION};
