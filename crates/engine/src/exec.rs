@@ -188,7 +188,9 @@ impl Core {
             };
             match self.way_of(client, command, args) {
                 Way::Here => exec.answers[at] = Answer::Own(self.run_here_in_exec(client, queued, now)),
-                Way::Refused(error) => exec.answers[at] = Answer::Own(self.refused(queued, client, &error)),
+                Way::Refused(error) => {
+                    exec.answers[at] = Answer::Own(self.refused(queued, client, &error, now))
+                }
                 Way::Whole(owner) => place(owner, None, client),
                 Way::Parts(parts) => {
                     exec.answers[at] = Answer::Parts(Vec::new());
@@ -255,12 +257,15 @@ impl Core {
         reply
     }
 
-    fn refused(&mut self, queued: &Queued, client: &Client, error: &Error) -> Reply {
+    fn refused(&mut self, queued: &Queued, client: &Client, error: &Error, now: Millis) -> Reply {
         let mut reply = Reply::new(client.proto);
         write_error(error, &mut reply);
         self.shard.stats.count_error(&reply.buf);
         let answered = Answered { failed: true, reply_bytes: reply.len() };
-        self.shard.timing.executed(queued.id.number, 0, answered);
+        if self.shard.timing.executed(queued.id.number, 0, answered) {
+            let args = queued.args.args();
+            self.note_here(Some(client), Ended { command: queued.command, args, ns: 0, answered, now });
+        }
         reply
     }
 

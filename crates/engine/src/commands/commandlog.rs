@@ -355,6 +355,21 @@ mod tests {
     }
 
     #[test]
+    fn what_fails_in_a_transaction_is_logged() {
+        for shards in [1, 2, 5] {
+            let mut bench = Bench::with(shards, Observation { slow_us: 0, ..Observation::default() });
+            bench.run("MULTI\nBLMPOP 0 1 a UP\nGETRANGE a x y\nEXEC");
+            let log = bench.run("SLOWLOG GET -1");
+            let count = |word: &str| log.matches(&format!("[\"{word}\"")).count();
+            assert_eq!(
+                (count("BLMPOP"), count("GETRANGE"), count("EXEC")),
+                (1, 1, 0),
+                "{shards} shards: {log}"
+            );
+        }
+    }
+
+    #[test]
     fn large_requests_are_logged_once_whoever_watches() {
         for shards in [1, 2, 5] {
             let observation = Observation { large_request_bytes: 30, ..Observation::default() };
