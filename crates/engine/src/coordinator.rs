@@ -381,8 +381,10 @@ impl Node {
         if tx.tries.is_some() && is_behind(tx.command, &results) {
             return self.fail_try(id);
         }
-        let next =
-            decide(&mut Decide { stage, args: tx.args.args(), results: &mut results, reply: &mut reply });
+        let (args, sizes) = (tx.args.args(), self.core.shard.settings.pieces);
+        let next = decide(&mut Decide { stage, args, sizes, results: &mut results, reply: &mut reply });
+        // What nobody has taken, as where another shard has failed, may be large.
+        results.into_iter().for_each(|result| result.payload.discard(&mut self.core.shard.keyspace));
         if !matches!(next, Next::Wait) && tx.tries.take().is_some() {
             let session = tx.session;
             self.end_wait_by_try(session);

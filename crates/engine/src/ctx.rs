@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::client_counts::ClientCounts;
-use crate::command::{KeyRange, Pace, Pacing};
+use crate::command::{KeyRange, Pace, Pacing, PieceSizes};
 use crate::command_stats::CommandStats;
 use crate::commands::{ScoreWork, SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
@@ -340,6 +340,8 @@ pub struct Decide<'a> {
     pub stage: u8,
     /// The command's arguments.
     pub args: Args<'a>,
+    /// How much may be done at once here.
+    pub sizes: PieceSizes,
     /// Results of that stage, one per shard that took part.
     pub results: &'a mut [PartResult],
     /// Where the command's final reply goes.

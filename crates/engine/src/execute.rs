@@ -140,7 +140,8 @@ fn run_stages(
         }
         (result.elements, result.payload) = (ctx.elements, ctx.payload);
         let mut results = [result];
-        match decide(&mut Decide { stage, args, results: &mut results, reply }) {
+        let sizes = shard.settings.pieces;
+        match decide(&mut Decide { stage, args, sizes, results: &mut results, reply }) {
             Next::Reply => return Ok(Flow::Done),
             Next::Wait => {
                 shard.would_wait = true;

@@ -336,12 +336,13 @@ impl Node {
         self.core.send(tx.coordinator, TxMessage::Granted(tx, result));
     }
 
-    /// Goes on with one part and one command that are run in steps.
+    /// Goes on with one of each sort of what is run in steps: whichever there are more of, the others get on.
     pub(crate) fn step_job(&mut self, now: Millis) {
         self.step_walk(now);
         if let Some(run) = self.participant.bundles.pop_front() {
             self.run_bundle(run, now);
-        } else if let Some(job) = self.participant.jobs.pop_front() {
+        }
+        if let Some(job) = self.participant.jobs.pop_front() {
             match job.stage {
                 None => self.run_reading_part(job.tx, job.result, job.resume, now),
                 Some(stage) => self.run_stage(job.tx, stage, job.result, job.resume, now),

@@ -252,6 +252,12 @@ const OTHERS: &[Make] = &[
         let words = ["ZUNIONSTORE", &keys[0], "2", &keys[1], &keys[2], "AGGREGATE", "MAX"].map(str::to_owned);
         Operation::new(words.into(), Keys::Some(keys.into()))
     },
+    |w, r| w.scored(r, "ZINTERSTORE", &["AGGREGATE", "MAX"]),
+    |w, r| w.scored(r, "ZDIFFSTORE", &[]),
+    |w, r| w.scored(r, "ZUNION", &["AGGREGATE", "MAX"]),
+    |w, r| w.scored(r, "ZINTER", &["AGGREGATE", "MAX"]),
+    |w, r| w.scored(r, "ZDIFF", &[]),
+    |w, r| w.scored(r, "ZINTERCARD", &[]),
     |w, r| {
         let keys = [w.key(r, "sorted"), w.key(r, "sorted")];
         w.worded(&["ZRANGESTORE"], &keys, &["0", "1"])
@@ -484,6 +490,24 @@ impl Workload {
     fn store(&self, rng: &mut Rng, name: &str) -> Operation {
         let keys: Vec<String> = (0..2 + rng.next() % 2).map(|_| self.key(rng, "set")).collect();
         self.worded(&[name], &keys, &[])
+    }
+
+    /// A combination of two or three sorted sets, or sets, perhaps of one with itself.
+    fn scored(&self, rng: &mut Rng, name: &str, after: &[&str]) -> Operation {
+        let family = |rng: &mut Rng| if rng.next().is_multiple_of(4) { "set" } else { "sorted" };
+        let sources: Vec<String> = (0..2 + rng.next() % 2)
+            .map(|_| {
+                let family = family(rng);
+                self.key(rng, family)
+            })
+            .collect();
+        let mut keys: Vec<String> =
+            name.ends_with("STORE").then(|| self.key(rng, "sorted")).into_iter().collect();
+        let mut words: Vec<String> = std::iter::once(name.to_owned()).chain(keys.iter().cloned()).collect();
+        words.push(sources.len().to_string());
+        words.extend(sources.iter().cloned().chain(after.iter().map(|word| (*word).to_owned())));
+        keys.extend(sources);
+        Operation::new(words, Keys::Some(keys))
     }
 
     fn one(&mut self, rng: &mut Rng, name: &str, values: usize) -> Operation {

@@ -12,8 +12,6 @@ use std::fmt;
 const QUIET_TURNS_MAX: usize = 1000;
 /// The same, after which something is done for clients that all wait for one another.
 const IDLE_TURNS_MAX: usize = 150;
-/// Rounds of turns for all nodes after which whatever still moves never comes to rest.
-const SETTLING_ROUNDS_MAX: usize = 1000;
 /// Steps in a millisecond.
 const STEPS_PER_MS: u64 = 16;
 
@@ -274,13 +272,8 @@ impl World {
             if !self.is_there(idx) {
                 continue;
             }
-            for _ in 0..IDLE_TURNS_MAX {
-                self.step_once();
-            }
-            if self.is_there(idx) && {
-                self.settle();
-                self.is_there(idx)
-            } {
+            self.come_to_rest();
+            if self.is_there(idx) {
                 let kept = self.clients[idx].open.pop_front();
                 return kept.map(|open| open.record(idx).to_string());
             }
@@ -288,21 +281,21 @@ impl World {
         None
     }
 
-    /// Gives every node turns until nothing moves: by chance one may have had none for long, and may be what others wait for.
-    fn settle(&mut self) {
-        for _ in 0..SETTLING_ROUNDS_MAX {
-            let now = self.now();
-            let mut moved = false;
-            for node in 0..self.nodes.len() {
-                moved |= self.nodes[node].tick(now);
-                moved |= self.collect(node);
+    /// Goes on until nothing is on its way and no node has anything to do: what is done in pieces may take many turns, and few of
+    /// the random events are turns of the node that is at it.
+    fn come_to_rest(&mut self) {
+        let is_moving = |world: &mut Self| {
+            world.step += 1;
+            let mut moved = world.deliver_one() | world.take_outboxes();
+            for node in 0..world.nodes.len() {
+                let now = world.now();
+                moved |= world.nodes[node].tick(now) | world.collect(node);
             }
-            for _ in 0..IDLE_TURNS_MAX {
-                moved |= self.step_once();
-            }
-            if !moved {
-                return;
-            }
+            moved
+        };
+        let mut still = 0;
+        while still < IDLE_TURNS_MAX {
+            still = if is_moving(self) { 0 } else { still + 1 };
         }
     }
 

@@ -5,7 +5,7 @@
 //! they are small, else at the first key's shard. Only there may it take its time ([`super::set_combine`]).
 
 use super::set::SET;
-use super::set_combine::{DESTINATION, Operation, SENT_AT_ONCE_MAX, Sink, combine_sent, members_of, run};
+use super::set_combine::{DESTINATION, Operation, Sink, combine_sent, members_of, run};
 use crate::args::Args;
 use crate::command::{Command, DecideFn, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload, write_error};
@@ -183,7 +183,7 @@ fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
         Ok(sent) => sent,
         Err(next) => return next,
     };
-    if form.sink != Sink::Key && members_of(&sent) <= SENT_AT_ONCE_MAX {
+    if form.sink != Sink::Key && members_of(&sent) <= decide.sizes.brief_len {
         match form.parse(decide.args) {
             Ok((_, sink)) => combine_sent((form.op, sink), sent, decide.reply),
             Err(error) => write_error(&error, decide.reply),

@@ -17,8 +17,6 @@ use corelane_resp::{Mark, Reply};
 
 /// Where the result of a command that stores it goes.
 pub(super) const DESTINATION: usize = 1;
-/// Sets on their way with no more members than these in all are combined at once, where they have come together.
-pub(super) const SENT_AT_ONCE_MAX: usize = 2048;
 /// Members that are visited before it is looked at how much has been done.
 const VISIT_STEP: usize = 64;
 /// A union of more sets than these is collected, rather than each member be looked for in all sets before.

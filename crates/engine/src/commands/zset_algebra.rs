@@ -6,7 +6,7 @@
 //! they are few, else at the first key's shard. Only there may it take its time ([`super::zset_pieces`]). Scores are shipped as they
 //! are, since sums of doubles depend on the order of the sets, which is Valkey's.
 
-use super::set_combine::{DESTINATION, SENT_AT_ONCE_MAX};
+use super::set_combine::DESTINATION;
 use super::zset_combine::{CARD, DIFF, Form, INTER, Options, UNION};
 use super::zset_pieces::{combine, combine_sent, read};
 use crate::command::{Command, DecideFn, Find, Flags, Handler, KeyFlags, KeySpec, Plan};
@@ -135,7 +135,7 @@ fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
     let count: usize = sent.iter().map(|one| one.members.len() * one.places.len()).sum();
     if let Some(options) = options
         && !form.stores
-        && count <= SENT_AT_ONCE_MAX
+        && count <= decide.sizes.brief_len
     {
         combine_sent(sent, form, &options, decide.reply);
         return Next::Reply;

@@ -12,6 +12,13 @@ fn is_left(word: &str) -> bool {
     word.eq_ignore_ascii_case("LEFT")
 }
 
+/// The members of a sorted set.
+fn in_order(sorted: BTreeMap<String, i64>) -> impl Iterator<Item = String> {
+    let mut members: Vec<(i64, String)> = sorted.into_iter().map(|(member, score)| (score, member)).collect();
+    members.sort();
+    members.into_iter().map(|(_, member)| member)
+}
+
 impl Model {
     fn list(&self, key: &str) -> Checked<Option<&VecDeque<String>>> {
         match self.keys.get(key) {
@@ -232,13 +239,14 @@ impl Model {
                 int(removed.into())
             }),
             "BZPOPMIN" | "BZPOPMAX" => self.pop_extreme(&rest[..rest.len() - 1], name == "BZPOPMIN"),
-            "ZUNIONSTORE" => self.scored(&rest[2]).and_then(|mut union| {
-                for (member, score) in self.scored(&rest[3])? {
-                    let kept = union.entry(member).or_insert(score);
-                    *kept = score.max(*kept);
-                }
-                Ok(self.store_sorted(&rest[0], union))
-            }),
+            "ZUNIONSTORE" | "ZINTERSTORE" | "ZDIFFSTORE" => {
+                let name = name.strip_suffix("STORE").expect("as the arm says");
+                self.combined_scores(name, &rest[1..]).map(|found| self.store_sorted(&rest[0], found))
+            }
+            "ZUNION" | "ZINTER" | "ZDIFF" => {
+                self.combined_scores(name, rest).map(|found| Expected::texts(in_order(found)))
+            }
+            "ZINTERCARD" => self.combined_scores("ZINTER", rest).map(|found| int(found.len())),
             "ZRANGESTORE" => self.sorted(&rest[1]).map(|sorted| {
                 let mut members: Vec<(i64, String)> =
                     sorted.into_iter().map(|(member, score)| (score, member)).collect();
@@ -247,12 +255,7 @@ impl Model {
                 let kept = members.into_iter().map(|(score, member)| (member, score)).collect();
                 self.store_sorted(&rest[0], kept)
             }),
-            "ZRANGE" => self.sorted(&rest[0]).map(|sorted| {
-                let mut members: Vec<(i64, String)> =
-                    sorted.into_iter().map(|(member, score)| (score, member)).collect();
-                members.sort();
-                Expected::texts(members.into_iter().map(|(_, member)| member))
-            }),
+            "ZRANGE" => self.sorted(&rest[0]).map(|sorted| Expected::texts(in_order(sorted))),
             "HSET" => self.hash(&rest[0]).map(|mut hash| {
                 let new = hash.insert(rest[1].clone(), rest[2].clone()).is_none();
                 self.store(&rest[0], Value::Hash(hash));
@@ -287,6 +290,27 @@ impl Model {
             Some(Value::Set(set)) => Ok(set.iter().map(|member| (member.clone(), 1)).collect()),
             _ => self.sorted(key),
         }
+    }
+
+    /// The words from the number of sources on. A member's score is the greatest of those that it has.
+    fn combined_scores(&self, name: &str, words: &[String]) -> Checked<BTreeMap<String, i64>> {
+        let count: usize = words[0].parse().expect("a number of keys");
+        let sets: Vec<_> = words[1..=count].iter().map(|key| self.scored(key)).collect::<Checked<_>>()?;
+        let (first, rest) = sets.split_first().expect("the workload names keys");
+        let mut found = first.clone();
+        for set in rest {
+            match name {
+                "ZUNION" => set.iter().for_each(|(member, score)| {
+                    found.entry(member.clone()).or_insert(*score);
+                }),
+                "ZINTER" => found.retain(|member, _| set.contains_key(member)),
+                _ => found.retain(|member, _| !set.contains_key(member)),
+            }
+            for (member, score) in &mut found {
+                *score = set.get(member).map_or(*score, |other| *other.max(score));
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn store_sorted(&mut self, key: &str, sorted: BTreeMap<String, i64>) -> Expected {
