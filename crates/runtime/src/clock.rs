@@ -55,11 +55,14 @@ struct Shared {
 struct Look {
     wall_us: u64,
     boot_us: u64,
+    /// Monotonic time since the origin. It is read last: a thread that is kept from its CPU in between has not slept.
+    elapsed_us: u64,
 }
 
 impl Look {
-    fn now() -> Self {
-        Self { wall_us: wall_us(), boot_us: since_boot_us() }
+    fn since(origin: Instant) -> Self {
+        let (wall_us, boot_us) = (wall_us(), since_boot_us());
+        Self { wall_us, boot_us, elapsed_us: origin.elapsed().as_micros() as u64 }
     }
 }
 
@@ -67,7 +70,8 @@ impl Clock {
     /// Starts at the present wall time.
     #[must_use]
     pub fn new() -> Self {
-        Self::starting_at(Instant::now(), Look::now())
+        let origin = Instant::now();
+        Self::starting_at(origin, Look::since(origin))
     }
 
     fn starting_at(origin: Instant, look: Look) -> Self {
@@ -87,7 +91,7 @@ impl Clock {
     pub fn at(&self, moment: Instant) -> Millis {
         let elapsed_us = self.elapsed_us(moment);
         if elapsed_us >= self.due_us.get() {
-            self.correct(elapsed_us, Look::now());
+            self.correct(elapsed_us, Look::since(self.origin));
         }
         self.tell(elapsed_us)
     }
@@ -130,10 +134,10 @@ impl Clock {
             return;
         }
         let slept_before_us = self.shared.slept_us.load(Ordering::Relaxed);
-        let slept_us = look.boot_us.saturating_sub(self.origin_boot_us).saturating_sub(elapsed_us);
+        let slept_us = look.boot_us.saturating_sub(self.origin_boot_us).saturating_sub(look.elapsed_us);
         let slept_us = if slept_us >= slept_before_us + SLEEP_MIN_US { slept_us } else { slept_before_us };
         self.shared.slept_us.store(slept_us, Ordering::Relaxed);
-        let error_us = (look.wall_us as i64) - (self.origin_us + elapsed_us + slept_us) as i64;
+        let error_us = (look.wall_us as i64) - (self.origin_us + look.elapsed_us + slept_us) as i64;
         let correction_us = slewed(self.shared.correction_us.load(Ordering::Relaxed), error_us, passed_us);
         self.shared.correction_us.store(correction_us, Ordering::Relaxed);
         self.warn_of(error_us - correction_us);
@@ -181,13 +185,13 @@ mod tests {
     const BOOT_US: u64 = 5_000_000;
 
     fn clock() -> Clock {
-        Clock::starting_at(Instant::now(), Look { wall_us: START_US, boot_us: BOOT_US })
+        Clock::starting_at(Instant::now(), look(0, 0))
     }
 
     /// The clocks so long after the start, the wall clock that far away.
     fn look(elapsed_us: u64, offset_us: i64) -> Look {
         let wall_us = (START_US + elapsed_us).checked_add_signed(offset_us).unwrap();
-        Look { wall_us, boot_us: BOOT_US + elapsed_us }
+        Look { wall_us, boot_us: BOOT_US + elapsed_us, elapsed_us }
     }
 
     /// Runs `seconds` with the wall clock `offset_us` away; returns the time told at the end, less its start.
@@ -229,7 +233,7 @@ mod tests {
         let clock = clock();
         let late = clock.tell(10_000_000);
         assert_eq!(clock.tell(9_000_000), late);
-        clock.correct(10_000_000, Look { wall_us: 0, boot_us: 0 });
+        clock.correct(10_000_000, Look { wall_us: 0, boot_us: 0, elapsed_us: 0 });
         assert_eq!(clock.tell(10_000_000), late);
     }
 
@@ -238,18 +242,27 @@ mod tests {
     fn what_the_machine_sleeps_has_passed() {
         let clock = clock();
         assert_eq!(run(&clock, 1, 5, 0), 6000);
-        let asleep = Look { wall_us: START_US + 6_000_000 + HOUR_US, boot_us: BOOT_US + 6_000_000 + HOUR_US };
-        clock.correct(6_000_000, asleep);
+        let slept = |elapsed_us, skew_us| Look {
+            boot_us: BOOT_US + elapsed_us + HOUR_US + skew_us,
+            ..look(elapsed_us, HOUR_US as i64)
+        };
+        clock.correct(6_000_000, slept(6_000_000, 0));
         let told = |elapsed_us| clock.tell(elapsed_us) - START_US / 1000;
         assert_eq!(told(6_000_000), 3_606_000);
         // The clock since boot is read a little before or after the others.
         for (second, skew_us) in [(7, 3000), (8, 0), (9, 90_000)] {
             let now_us = second * 1_000_000;
-            let look =
-                Look { wall_us: START_US + now_us + HOUR_US, boot_us: BOOT_US + now_us + HOUR_US + skew_us };
-            clock.correct(now_us, look);
+            clock.correct(now_us, slept(now_us, skew_us));
             assert_eq!(told(now_us), 3_600_000 + second * 1000);
         }
+    }
+
+    /// A turn had begun long before its thread came to look at the clocks.
+    #[test]
+    fn who_was_kept_from_the_cpu_has_not_slept() {
+        let clock = clock();
+        clock.correct(1_000_000, look(1_900_000, 0));
+        assert_eq!(clock.tell(2_000_000) - START_US / 1000, 2000);
     }
 
     #[test]
