@@ -32,19 +32,28 @@ fn turn(cache: &Cache) {
     cache.len().wait().unwrap();
 }
 
+/// Returns when so many keys are waited for: a call that is still on its way there would take what is pushed meanwhile, as it may.
+fn until_awaited(cache: &Cache, keys: usize) {
+    let (start, wanted) = (Instant::now(), format!("\ntotal_blocking_keys:{keys}\r"));
+    while !format!("{:?}", run(cache, "INFO clients")).contains(&wanted.escape_default().to_string()) {
+        assert!(start.elapsed() < Duration::from_secs(10), "{keys} keys were never waited for");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn a_dropped_call_waits_for_no_keys() {
     on_shards(|cache, [first, second]| {
-        for line in [
-            format!("BLPOP {first} 0"),
-            format!("BLPOP {first} {second} 0"),
-            format!("BLMOVE {second} {first} LEFT LEFT 0"),
-            format!("BZPOPMIN {first} {second} 1000"),
+        for (line, keys) in [
+            (format!("BLPOP {first} 0"), 1),
+            (format!("BLPOP {first} {second} 0"), 2),
+            (format!("BLMOVE {second} {first} LEFT LEFT 0"), 1),
+            (format!("BZPOPMIN {first} {second} 1000"), 2),
         ] {
-            let unwanted: Vec<_> = (0..10).map(|_| cache.execute(&words(&line)).start()).collect();
-            turn(cache);
+            let unwanted = cache.execute(&words(&line)).start();
+            until_awaited(cache, keys);
             drop(unwanted);
-            turn(cache);
+            until_awaited(cache, 0);
             for key in [first, second] {
                 let (push, count) = if line.starts_with("BZ") {
                     ("ZADD {} 1 x", "ZCARD {}")
@@ -64,7 +73,9 @@ fn a_dropped_call_waits_for_no_keys() {
 fn who_waits_behind_it_is_served() {
     on_shards(|cache, [first, second]| {
         let line = format!("BLPOP {first} {second} 0");
-        let (gone, here) = (cache.execute(&words(&line)).start(), cache.execute(&words(&line)).start());
+        let gone = cache.execute(&words(&line)).start();
+        until_awaited(cache, 2);
+        let here = cache.execute(&words(&line)).start();
         turn(cache);
         drop(gone);
         turn(cache);
