@@ -21,26 +21,20 @@ pub(crate) enum Generator {
 }
 
 impl Generator {
-    /// Its command line, as reports show it.
+    /// How its command line begins. Ours is the binary that this bench was built with.
     fn words(self) -> &'static [&'static str] {
         match self {
-            Self::Corelane => &[OURS, "bench"],
+            Self::Corelane => &[env!("CARGO_BIN_EXE_corelane"), "bench"],
             Self::RedisBenchmark => &["redis-benchmark"],
         }
     }
 
     /// The line that it gives for `--version`.
     pub(crate) fn version(self) -> Option<String> {
-        let program = match self {
-            Self::Corelane => env!("CARGO_BIN_EXE_corelane"),
-            Self::RedisBenchmark => "redis-benchmark",
-        };
-        procfs::output(program, &["--version"]).map(|version| format!("{version}, as the load generator"))
+        let line = procfs::output(self.words()[0], &["--version"]);
+        line.map(|line| format!("{line}, as the load generator"))
     }
 }
-
-/// Stands for the binary that this bench was built with.
-const OURS: &str = "corelane";
 
 /// What a generator says about one run.
 #[derive(Debug)]
@@ -83,12 +77,8 @@ pub(crate) fn command(generator: Generator, load: &Load, requests: u64, pin: Pin
 /// It ended before it was done, with what it said, or printed no figures.
 pub(crate) fn run(words: &[String], port: u16) -> Result<Report> {
     let port = port.to_string();
-    let filled = words.iter().map(|word| match word.as_str() {
-        "PORT" => &port,
-        OURS => env!("CARGO_BIN_EXE_corelane"),
-        other => other,
-    });
-    let mut filled = filled.collect::<Vec<&str>>().into_iter();
+    let filled = words.iter().map(|word| if word == "PORT" { &port } else { word });
+    let mut filled = filled.collect::<Vec<_>>().into_iter();
     let program = filled.next().context("an empty command line")?;
     let output =
         Command::new(program).args(filled).output().with_context(|| format!("cannot run {program}"))?;

@@ -418,11 +418,7 @@ impl ShardLoop {
             // The kernel may still write to this memory and into the sessions' values: it stays until the process ends.
             std::mem::forget((net, node));
         } else if tenancy == Tenancy::Owner {
-            drop(net);
             std::mem::forget(node);
-        } else {
-            drop(net);
-            drop(node);
         }
         parker.finish().await;
         Ok(())

@@ -68,6 +68,23 @@ fn model(check: impl Fn(&AtomicUsize) + Send + Sync + 'static) -> usize {
     lost.load(Ordering::Relaxed)
 }
 
+/// A visitor that has left something at the gate, and wakes the shard. It rings no more.
+fn knock(sleep: &SleepState, bell: &Bell) {
+    if sleep.kick() != Kick::None {
+        bell.ring();
+    }
+    bell.ringer_done();
+}
+
+/// A shard that sleeps until somebody knocks, unless there is something at the gate; counts sleeps that nobody would have ended.
+fn rest<const LOOK: bool, M>(gate: &Gate<M>, sleep: &SleepState, bell: &Bell, lost: &AtomicUsize) {
+    if sleep.publish_and_look::<LOOK>(SLEEPING[0], || !gate.is_empty()) {
+        let woken = bell.sleep();
+        lost.fetch_add(usize::from(!woken), Ordering::Relaxed);
+        sleep.awake();
+    }
+}
+
 /// Two threads send a message each to a shard that sleeps when it finds none; returns the wakes lost.
 fn visits_lost<const LOOK: bool>() -> usize {
     model(|lost| {
@@ -79,10 +96,7 @@ fn visits_lost<const LOOK: bool>() -> usize {
                 let (gate, sleep, bell) = (Arc::clone(&gate), Arc::clone(&sleep), Arc::clone(&bell));
                 thread::spawn(move || {
                     assert_eq!(gate.push(message), Ok(()));
-                    if sleep.kick() != Kick::None {
-                        bell.ring();
-                    }
-                    bell.ringer_done();
+                    knock(&sleep, &bell);
                 })
             })
             .collect();
@@ -90,10 +104,8 @@ fn visits_lost<const LOOK: bool>() -> usize {
         while received.len() < 2 {
             if let Some(message) = gate.pop() {
                 received.push(message);
-            } else if sleep.publish_and_look::<LOOK>(SLEEPING[0], || !gate.is_empty()) {
-                let woken = bell.sleep();
-                lost.fetch_add(usize::from(!woken), Ordering::Relaxed);
-                sleep.awake();
+            } else {
+                rest::<LOOK, _>(&gate, &sleep, &bell, lost);
             }
         }
         received.sort_unstable();
@@ -126,18 +138,11 @@ fn leaves_lost<const LOOK: bool>() -> usize {
             thread::spawn(move || {
                 assert!(answer.abandon(), "it has not been answered");
                 gate.leave();
-                if sleep.kick() != Kick::None {
-                    bell.ring();
-                }
-                bell.ringer_done();
+                knock(&sleep, &bell);
             })
         };
         while !gate.take_left() {
-            if sleep.publish_and_look::<LOOK>(SLEEPING[0], || !gate.is_empty()) {
-                let woken = bell.sleep();
-                lost.fetch_add(usize::from(!woken), Ordering::Relaxed);
-                sleep.awake();
-            }
+            rest::<LOOK, _>(&gate, &sleep, &bell, lost);
         }
         assert!(answerer.is_abandoned(), "the flag comes behind the word");
         answerer.send(Box::new(7));
