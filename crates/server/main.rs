@@ -103,7 +103,7 @@ fn understand(args: impl Iterator<Item = OsString>) -> Result<Invocation, ExitCo
 
 fn run(invocation: Invocation) -> anyhow::Result<()> {
     let mut options = ServerOptions::from_config(invocation.config);
-    options.hooks = Hooks { rewrite: rewrite::rewrite, changed: log::note_changes };
+    options.hooks = Hooks { rewrite: rewrite::rewrite, changed: log::note_changes, ..Hooks::default() };
     options.program_info = build_info::fields();
     log::start(options.config.value("loglevel"), options.config.value("logfile"))?;
     if !invocation.idle.is_empty() {

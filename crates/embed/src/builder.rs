@@ -212,6 +212,7 @@ impl Builder {
             seed: RandomState::new().hash_one(std::process::id()),
             tenancy: Tenancy::Guest,
             gate_slots: self.queue_slots,
+            listening: None,
         };
         let server = Server::start(plan)?;
         let doorway = server.doorway().expect("there are slots for visits").clone();

@@ -56,6 +56,8 @@ pub enum HostRequest {
     Shutdown,
     /// Write a line to the log (DEBUG LOG).
     Log(String),
+    /// Tell all shards on which sockets they listen now (CONFIG SET).
+    Listen,
 }
 
 /// What a command wants done to connections of its shard.

@@ -1,4 +1,4 @@
-//! What a shard tells a monitoring thread of itself: everything that is counted, in one piece.
+//! What a shard tells a monitoring thread of itself: everything that is counted, in one piece; and what it is told for INFO.
 //!
 //! INFO answers clients in text, summed over the shards; this is for a thread of the same process, shard by shard. It costs
 //! a look at every connection and every slot's table, and a page of memory per kind of command.
@@ -8,7 +8,7 @@ use crate::command_stats::CommandCount;
 use crate::commands::{CommandNumber, full_name, numbered};
 use crate::ctx::ProcessInfo;
 use crate::histogram::Coarse;
-use crate::keyspace::DbStats;
+use crate::keyspace::{DbStats, Millis};
 use crate::memory::ShardMemory;
 use crate::node::Node;
 use crate::slot::ShardId;
@@ -62,6 +62,22 @@ pub fn command_names() -> impl Iterator<Item = (CommandNumber, String)> {
 }
 
 impl Node {
+    /// What INFO says about the process.
+    pub fn set_process_info(&mut self, process: ProcessInfo, now: Millis) {
+        let shard = &mut self.core.shard;
+        shard.process = process;
+        shard.sampler.look(&shard.stats, now);
+        // Notes the peak.
+        let _ = ShardMemory::of(shard, Some(&self.sessions));
+    }
+
+    /// What INFO says about where the server listens, in place of what it has said so far.
+    pub fn set_listener_info(&mut self, listeners: Vec<(&'static str, String)>) {
+        let info = &mut self.core.shard.settings.server_info;
+        info.retain(|(name, _)| !name.starts_with("listener"));
+        info.extend(listeners);
+    }
+
     /// What this shard has counted so far.
     pub fn figures(&mut self) -> ShardFigures {
         let shard = &mut self.core.shard;

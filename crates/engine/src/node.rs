@@ -12,7 +12,6 @@ use crate::ctx::{HostRequest, Order, ProcessInfo, Rng, Shard};
 use crate::faults::Faults;
 use crate::journal::Journal;
 use crate::keyspace::{KeyHasher, Keyspace, KnownKey, Millis};
-use crate::memory::ShardMemory;
 use crate::message::{Batch, TxMessage};
 use crate::modes::Modes;
 use crate::monitor::Watchers;
@@ -427,15 +426,6 @@ impl Node {
     /// Counters, for the runtime to add its own.
     pub fn stats_mut(&mut self) -> &mut ShardStats {
         &mut self.core.shard.stats
-    }
-
-    /// What INFO says about the process.
-    pub fn set_process_info(&mut self, process: ProcessInfo, now: Millis) {
-        let shard = &mut self.core.shard;
-        shard.process = process;
-        shard.sampler.look(&shard.stats, now);
-        // Notes the peak.
-        let _ = ShardMemory::of(shard, Some(&self.sessions));
     }
 
     /// Connections open.

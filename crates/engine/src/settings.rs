@@ -134,14 +134,18 @@ pub struct Hooks {
     pub rewrite: fn(&Config) -> Result<(), String>,
     /// What was first has become what is second; called once per change, whatever the number of shards.
     pub changed: fn(&Config, &Config),
+    /// Listens where `bind` and `port` say, and nowhere else; called on the first shard, once per change of these. On failure
+    /// everything is as before, and the log says why. [`HostRequest::Listen`](crate::HostRequest::Listen) follows success.
+    pub listen: fn(&Config) -> Result<(), ()>,
 }
 
 impl Default for Hooks {
-    /// No file and no log.
+    /// No file, no log and no sockets.
     fn default() -> Self {
         Self {
             rewrite: |_| Err("The server is running without a config file".to_owned()),
             changed: |_, _| {},
+            listen: |_| Err(()),
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
 
 use thiserror::Error;
 
 use crate::allocator;
 use crate::listen::{Accept, ListenError, Listeners, listen};
+use crate::listening::{Listening, listen_elsewhere};
 use crate::notify::ServiceManager;
 use crate::options::ServerOptions;
 use crate::preflight::{PreflightError, most_clients, preflight};
@@ -32,6 +32,9 @@ pub enum HostError {
     /// The shards.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// Second descriptors of the listening sockets.
+    #[error("cannot keep account of the listening sockets: {0}")]
+    Descriptors(#[source] io::Error),
     /// The thread for signals.
     #[error("cannot wait for signals: {0}")]
     Signals(#[source] io::Error),
@@ -68,7 +71,10 @@ impl Host {
         settings.server_info.push(("process_supervised", manager.name().to_owned()));
         settings.server_info.extend(placement_info(&layout, &machine, options.placement, listeners.accept));
         settings.allocator = allocator::in_use();
-        settings.server_info.extend(listener_info(&listeners));
+        let listening = Listening::of(&listeners, options.tcp_backlog).map_err(HostError::Descriptors)?;
+        let places = listening.to_string();
+        settings.server_info.extend(listening.info());
+        settings.hooks.listen = listen_elsewhere;
         settings.maxclients_max = most_clients(shards);
         let sockets = std::mem::take(&mut listeners.per_shard);
         let plan = ServerPlan {
@@ -77,6 +83,7 @@ impl Host {
             seed: random_seed(),
             tenancy: Tenancy::Owner,
             gate_slots: options.gate_slots,
+            listening: Some(listening),
         };
         let banner = vec![
             format!(
@@ -90,7 +97,7 @@ impl Host {
         ];
         let server = Server::start(plan)?;
         signals.watch(server.mesh().clone(), manager.clone()).map_err(HostError::Signals)?;
-        let summary = summary(&layout, &machine, &listeners);
+        let summary = summary(&layout, &machine, &places);
         manager.ready(&summary);
         let warnings = found.warnings.into_iter().chain(layout.warning).chain(listeners.warning.take());
         Ok(Self { server, warnings: warnings.collect(), banner, summary, manager, _listeners: listeners })
@@ -140,10 +147,8 @@ pub fn serve(options: &ServerOptions) -> Result<(), HostError> {
     Host::start(options)?.wait()
 }
 
-fn summary(layout: &Layout, machine: &Machine, listeners: &Listeners) -> String {
+fn summary(layout: &Layout, machine: &Machine, places: &str) -> String {
     let cpus = &layout.cpus;
-    let mut places: Vec<String> = listeners.addresses.iter().map(ToString::to_string).collect();
-    places.extend(listeners.unix_file.iter().map(|file| file.path().display().to_string()));
     let bound: Option<Vec<String>> = cpus.iter().map(|cpu| cpu.map(|cpu| cpu.to_string())).collect();
     let mut on = match bound {
         Some(cpus) => format!("on cpu {}", cpus.join(",")),
@@ -154,7 +159,7 @@ fn summary(layout: &Layout, machine: &Machine, listeners: &Listeners) -> String 
         on.push_str(&format!(" with a quota of {quota}"));
     }
     let shards = if cpus.len() == 1 { "1 shard".to_owned() } else { format!("{} shards", cpus.len()) };
-    format!("{shards} {on}, ready to accept connections on {}", places.join(" "))
+    format!("{shards} {on}, ready to accept connections on {places}")
 }
 
 /// What INFO says about the shards' CPUs: those they are bound to or kept to, `any` where they are neither.
@@ -172,17 +177,6 @@ fn placement_info(
         ("cpu_quota", machine.quota.map_or_else(|| "none".to_owned(), |quota| quota.to_string())),
         ("accept", accept.name().to_owned()),
     ]
-}
-
-/// What INFO says about where the server listens, in Valkey's form.
-fn listener_info(listeners: &Listeners) -> Vec<(&'static str, String)> {
-    const NAMES: [&str; 2] = ["listener0", "listener1"];
-    let addresses: Vec<String> =
-        listeners.addresses.iter().map(|address| format!("bind={}", address.ip())).collect();
-    let port = listeners.addresses.first().map(SocketAddr::port);
-    let tcp = port.map(|port| format!("name=tcp,{},port={port}", addresses.join(",")));
-    let unix = listeners.unix_file.as_ref().map(|file| format!("name=unix,bind={}", file.path().display()));
-    NAMES.into_iter().zip([tcp, unix].into_iter().flatten()).collect()
 }
 
 /// What INFO says about the process.
@@ -213,29 +207,21 @@ mod tests {
 
     #[test]
     fn the_summary_is_one_line() {
-        let addresses = vec!["127.0.0.1:6379".parse().unwrap(), "[::1]:6379".parse().unwrap()];
-        let listeners = Listeners {
-            per_shard: Vec::new(),
-            addresses,
-            unix_file: None,
-            accept: Accept::Single,
-            warning: None,
-        };
+        let places = "127.0.0.1:6379 [::1]:6379";
         let machine = |quota| Machine { allowed: vec![0, 2, 3, 4], quota, files: SystemFiles::real() };
         let layout = |cpus| Layout { cpus, elsewhere: Vec::new(), cores: 2, warning: None };
         let (bound, floating) = (layout(vec![Some(0), Some(4)]), layout(vec![None]));
         assert_eq!(
-            summary(&bound, &machine(None), &listeners),
+            summary(&bound, &machine(None), places),
             "2 shards on cpu 0,4, ready to accept connections on 127.0.0.1:6379 [::1]:6379"
         );
         let limited = machine(Some(CpuQuota { millicpus: 1500 }));
         assert!(
-            summary(&floating, &limited, &listeners)
-                .starts_with("1 shard on any cpu with a quota of 1.5, ready")
+            summary(&floating, &limited, places).starts_with("1 shard on any cpu with a quota of 1.5, ready")
         );
         let mut kept = floating.clone();
         kept.elsewhere = vec![2, 3];
-        assert!(summary(&kept, &machine(None), &listeners).starts_with("1 shard on any cpu of 2-3, ready"));
+        assert!(summary(&kept, &machine(None), places).starts_with("1 shard on any cpu of 2-3, ready"));
         let info = |layout: &Layout, machine: &Machine| {
             placement_info(layout, machine, Placement::Physical, Accept::Single)
                 .map(|(name, value)| format!("{name}:{value}"))

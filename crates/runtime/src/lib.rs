@@ -23,6 +23,9 @@ pub mod preflight;
 pub mod listen;
 
 #[cfg(not(loom))]
+pub mod listening;
+
+#[cfg(not(loom))]
 mod signals;
 
 #[cfg(not(loom))]

@@ -189,28 +189,8 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
         warning,
     };
     let accepting = if accept == Accept::Single { shards.min(1) } else { shards };
-    if options.port != 0 {
-        for bind in &options.bind {
-            let (name, optional) = bind.strip_prefix('-').map_or((bind.as_str(), false), |name| (name, true));
-            for address in resolve(name, options.port)? {
-                // A name and its address, for instance.
-                if listeners.addresses.contains(&address) {
-                    continue;
-                }
-                match listen_tcp(address, options.backlog, &mut listeners.per_shard[..accepting]) {
-                    Ok(()) => listeners.addresses.push(address),
-                    Err(error) if optional && is_missing(&error) => {}
-                    Err(error)
-                        if error.kind() == io::ErrorKind::AddrInUse
-                            && is_taken_by(&listeners.addresses, address) =>
-                    {
-                        return Err(ListenError::Twice(address));
-                    }
-                    Err(error) => return Err(tcp_error(address, error)),
-                }
-            }
-        }
-    }
+    let places = places(&options.bind, options.port)?;
+    listeners.addresses = listen_at(&places, &[], options.backlog, &mut listeners.per_shard[..accepting])?;
     if let Some(path) = &options.unixsocket {
         let (socket, file) = listen_unix(path, options)?;
         listeners.unix_file = Some(file);
@@ -224,6 +204,53 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
         return Err(ListenError::Nowhere);
     }
     Ok(listeners)
+}
+
+/// An address to listen on.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    /// It is passed over where it is missing.
+    optional: bool,
+}
+
+/// The addresses that `bind` names, each once; none where there is no port.
+pub(crate) fn places(bind: &[String], port: u16) -> Result<Vec<Place>, ListenError> {
+    let mut places: Vec<Place> = Vec::new();
+    for word in bind.iter().filter(|_| port != 0) {
+        let (name, optional) = word.strip_prefix('-').map_or((word.as_str(), false), |name| (name, true));
+        for address in resolve(name, port)? {
+            // A name and its address, for instance.
+            if !places.iter().any(|place| place.address == address) {
+                places.push(Place { address, optional });
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// Adds to each shard's list a socket per address that is not `taken` by other sockets of ours. Returns these addresses.
+pub(crate) fn listen_at(
+    places: &[Place],
+    taken: &[SocketAddr],
+    backlog: u32,
+    per_shard: &mut [Vec<(OwnedFd, PeerKind)>],
+) -> Result<Vec<SocketAddr>, ListenError> {
+    let mut all = taken.to_vec();
+    for &Place { address, optional } in places {
+        if taken.contains(&address) {
+            continue;
+        }
+        match listen_tcp(address, backlog, per_shard) {
+            Ok(()) => all.push(address),
+            Err(error) if optional && is_missing(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_taken_by(&all, address) => {
+                return Err(ListenError::Twice(address));
+            }
+            Err(error) => return Err(tcp_error(address, error)),
+        }
+    }
+    Ok(all.split_off(taken.len()))
 }
 
 /// Whether it is our own sockets on `addresses` that keep another from `wanted`: all addresses and one of them exclude each other.

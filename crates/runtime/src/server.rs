@@ -18,6 +18,7 @@ use socket2::{Domain, Socket, Type};
 use thiserror::Error;
 
 use crate::clock::Clock;
+use crate::listening::Listening;
 use crate::mesh::foreign::enter_shard;
 use crate::mesh::{Mesh, MeshEnd, PeerKind};
 use crate::net::{Listener, Net, NetLimits};
@@ -51,6 +52,8 @@ pub struct ServerPlan {
     pub tenancy: Tenancy,
     /// Visits of threads that are no shards, as many as may wait at each shard; 0: there are none, and no [`Server::doorway`].
     pub gate_slots: usize,
+    /// The sockets of all shards, where CONFIG SET may change them.
+    pub listening: Option<Listening>,
 }
 
 /// Whose process the shards run in.
@@ -108,7 +111,14 @@ impl ServerPlan {
         config.settle("port", &address.port().to_string());
         let mut settings = Settings::default();
         settings.apply(config);
-        let plan = Self { shards: plans, settings, seed: 0x5eed, tenancy: Tenancy::Owner, gate_slots: 0 };
+        let plan = Self {
+            shards: plans,
+            settings,
+            seed: 0x5eed,
+            tenancy: Tenancy::Owner,
+            gate_slots: 0,
+            listening: None,
+        };
         Ok((plan, address))
     }
 }
@@ -193,6 +203,7 @@ impl Server {
         let clock = Clock::new();
         let (ready, started) = mpsc::channel();
         let settings = plan.settings;
+        let mut listening = plan.listening;
         let mut server = Self { mesh, doorway, threads: Vec::with_capacity(shards) };
         for (shard, end) in plan.shards.into_iter().zip(ends) {
             let me = end.me();
@@ -215,6 +226,7 @@ impl Server {
                 end,
                 clock: clock.clone(),
                 tenancy: plan.tenancy,
+                listening: listening.take(),
                 serving: Serving { count: Arc::clone(&serving), done: false },
                 ready: ready.clone(),
             };
@@ -281,6 +293,7 @@ struct Seed {
     end: MeshEnd<ShardMail>,
     clock: Clock,
     tenancy: Tenancy,
+    listening: Option<Listening>,
     serving: Serving,
     ready: mpsc::Sender<()>,
 }
@@ -335,6 +348,9 @@ impl Seed {
         let listeners = self.shard.listeners.into_iter();
         let listeners = listeners.map(|(socket, kind)| Listener::new(socket, kind, keepalive_s));
         let net = Net::new(&self.end, listeners.collect::<io::Result<_>>()?, self.limits, pool)?;
+        if let Some(listening) = self.listening {
+            listening.settle_here();
+        }
         let node = Node::new(self.node);
         let (mesh, clock) = (self.end, self.clock);
         let home = self.shard.cpu.map(|cpu| Home { cpu, any_of: self.shard.elsewhere });

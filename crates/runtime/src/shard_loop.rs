@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use corelane_engine::{Batch, HostRequest, Millis, Node, ShardId};
 
 use crate::clock::Clock;
+use crate::listening::{Move, take_moves};
 use crate::mesh::foreign::let_go;
 use crate::mesh::{Mail, MeshEnd};
 use crate::net::{Net, Turn};
@@ -39,7 +40,7 @@ use park::Parker;
 use spin::Spin;
 
 /// What the shards send each other.
-pub(crate) type ShardMail = Mail<Box<Batch>, Visit>;
+pub(crate) type ShardMail = Mail<Box<Batch>, Box<Move>, Visit>;
 
 /// First park after something happened; each further one in a row lasts twice as long. Nothing depends on these times but
 /// glommio, which may park although tasks are runnable, and the cost of an idle shard: a park takes about 0.1 ms of CPU.
@@ -76,6 +77,8 @@ pub(crate) struct ShardLoop {
     serving: Serving,
     tenancy: Tenancy,
     visits: Visits,
+    /// Sockets to listen on that other shards are still to be given.
+    moves: Vec<(usize, Box<Move>)>,
     /// Something was done since the last sleep.
     active: bool,
     /// In the last turn that did something, other shards were asked for something.
@@ -145,6 +148,7 @@ impl ShardLoop {
             serving,
             tenancy,
             visits: Visits::default(),
+            moves: Vec::new(),
             active: false,
             awaiting: false,
             waited: false,
@@ -257,6 +261,7 @@ impl ShardLoop {
         }
         self.sweep_at = sweep_at;
         self.settle();
+        busy |= self.pass_on_moves();
         if active {
             self.awaiting = self.node.stats_mut().hops_out != asked_before;
             self.active = true;
@@ -284,8 +289,25 @@ impl ShardLoop {
                 HostRequest::SleepUs(us) => std::thread::sleep(Duration::from_micros(us)),
                 HostRequest::Shutdown => self.mesh.stop_all(),
                 HostRequest::Log(line) => tracing::warn!("{line}"),
+                HostRequest::Listen => self.moves.append(&mut take_moves()),
             }
         }
+    }
+
+    /// Gives the shards their new sockets to listen on. Returns whether some could not be given yet.
+    fn pass_on_moves(&mut self) -> bool {
+        for (shard, moved) in std::mem::take(&mut self.moves) {
+            if shard == self.mesh.me() {
+                relisten(&mut self.net, &mut self.node, *moved);
+            } else if !self.mesh.has_room(shard) {
+                self.moves.push((shard, moved));
+            } else {
+                let sent = self.mesh.send(shard, Mail::Listen(moved));
+                debug_assert!(sent.is_ok(), "there was room");
+                self.node.stats_mut().wakes_sent += u64::from(self.mesh.wake(shard));
+            }
+        }
+        !self.moves.is_empty()
     }
 
     /// Sleeps, as deep as it takes, until there is something to do.
@@ -433,6 +455,12 @@ fn panicked(me: usize, tenancy: Tenancy, command: Option<&'static str>) -> LoopE
     }
 }
 
+/// Listens where the server does from now on.
+fn relisten(net: &mut Net, node: &mut Node, moved: Move) {
+    net.relisten(&moved.left, moved.sockets);
+    node.set_listener_info(moved.info);
+}
+
 /// Runs what the other shards sent, one message of each in turn. Returns whether there was anything.
 fn drain_inboxes(net: &mut Net, turn: &mut Turn<'_>) -> bool {
     let taken = take_mail(net, turn);
@@ -451,6 +479,7 @@ fn take_mail(net: &mut Net, turn: &mut Turn<'_>) -> u64 {
             match mail {
                 Mail::Batch(batch) => turn.node.receive(ShardId(from as u16), batch, turn.now),
                 Mail::Connection(socket, kind) => net.open(socket, kind, turn),
+                Mail::Listen(moved) => relisten(net, turn.node, *moved),
                 Mail::Visit(_) => unreachable!("visits come through the gate"),
             }
         }

@@ -2,14 +2,14 @@
 
 use std::task::Waker;
 
-use corelane_engine::{Batch, Called, Calls, Node, SessionId, ShardFigures, Task};
+use corelane_engine::{Called, Calls, Node, SessionId, ShardFigures, Task};
 use corelane_resp::Reply;
 
 use crate::mesh::gate::Refused;
 use crate::mesh::oneshot::{Answer, Answerer, oneshot};
 use crate::mesh::{Entrance, Mail};
 use crate::net::Turn;
-use crate::shard_loop::MAIL_BUDGET;
+use crate::shard_loop::{MAIL_BUDGET, ShardMail};
 
 /// Commands served between two looks at the clock; a closure counts as so many.
 const COMMANDS_PER_LOOK: usize = 64;
@@ -57,10 +57,10 @@ impl Visit {
 
 /// The way to the shards, for any thread.
 #[derive(Clone, Debug)]
-pub struct Doorway(Entrance<Mail<Box<Batch>, Visit>>);
+pub struct Doorway(Entrance<ShardMail>);
 
 impl Doorway {
-    pub(crate) fn new(entrance: Entrance<Mail<Box<Batch>, Visit>>) -> Self {
+    pub(crate) fn new(entrance: Entrance<ShardMail>) -> Self {
         Self(entrance)
     }
 
@@ -134,7 +134,9 @@ impl Visits {
                     since_look += COMMANDS_PER_LOOK;
                     answerer.send(Box::new(turn.node.figures()));
                 }
-                Mail::Batch(_) | Mail::Connection(..) => unreachable!("only visits come through the gate"),
+                Mail::Batch(_) | Mail::Connection(..) | Mail::Listen(_) => {
+                    unreachable!("only visits come through the gate")
+                }
             }
             if since_look >= COMMANDS_PER_LOOK {
                 since_look = 0;

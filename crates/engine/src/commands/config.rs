@@ -4,14 +4,14 @@ use super::help;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
 use crate::config::{Config, Directive};
-use crate::ctx::{Ctx, SessionCtx};
+use crate::ctx::{Ctx, Decide, HostRequest, Next, On, Payload, SessionCtx};
 use crate::errors::Error;
 use crate::glob::glob_match;
 use crate::session::Client;
 use crate::settings::Settings;
 use crate::slot::ShardId;
 use crate::stats::ShardStats;
-use corelane_resp::Reply;
+use corelane_resp::{Mark, Reply};
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 const ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
@@ -65,7 +65,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             ..of_config(
                 "set",
                 -4,
-                Plan::EachShard { part: set, merge: Merge::AllOk },
+                Plan::Staged { read: begin_set, decide: decide_set, write: set },
                 "Sets configuration parameters in-flight.",
             )
         },
@@ -148,9 +148,6 @@ fn changed(args: Args<'_>, settings: &Settings) -> Result<Config, Error> {
         let name = args.at(2 + 2 * idx);
         let value = std::str::from_utf8(value).map_err(|_| failed(name, "argument must be valid UTF-8"))?;
         config.set(directive, value).map_err(|why| failed(name, &why))?;
-        if directive.restart && config.value_of(directive) != settings.config.value_of(directive) {
-            return Err(failed(name, "it takes effect when the server starts, and can't be changed later"));
-        }
         if directive.name == "maxclients" && config.number("maxclients") > i64::from(settings.maxclients_max)
         {
             let why = "The operating system is not able to handle the specified number of clients, try with";
@@ -178,16 +175,65 @@ fn check_set(args: Args<'_>, settings: &Settings) -> Result<(), Error> {
     changed(args, settings).map(drop)
 }
 
-fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
+/// The first shard has the server listen where it is to; nothing has changed if it cannot.
+const LISTEN: u8 = 1;
+/// All shards take the new values.
+const APPLY: u8 = 2;
+
+/// What may fail has to wait until every shard is ours.
+fn begin_set(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    Ok(Flow::Done)
+}
+
+fn decide_set(decide: &mut Decide<'_>) -> Next {
+    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
+        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+        return Next::Reply;
+    }
+    match decide.stage {
+        0 => Next::Run { stage: LISTEN, on: On::All, payload: Payload::None },
+        LISTEN => Next::Run { stage: APPLY, on: On::All, payload: Payload::None },
+        _ => {
+            decide.reply.ok();
+            Next::Reply
+        }
+    }
+}
+
+fn set(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
+    let (stage, is_first) = (ctx.stage, ctx.shard.me == ShardId(0));
     let settings = &mut ctx.shard.settings;
     let config = changed(args, settings)?;
-    if ctx.shard.me == ShardId(0) {
+    if stage == LISTEN {
+        if is_first && listen(args, settings, &config)? {
+            ctx.shard.host_requests.push_back(HostRequest::Listen);
+        }
+        return Ok(Flow::Done);
+    }
+    if is_first {
         (settings.hooks.changed)(&settings.config, &config);
     }
     settings.apply(config);
     ctx.shard.apply_settings();
-    reply.ok();
     Ok(Flow::Done)
+}
+
+/// Has the process listen where the new configuration says. Returns whether that is elsewhere than before.
+fn listen(args: Args<'_>, settings: &Settings, new: &Config) -> Result<bool, Error> {
+    let moves = |directive: &&Directive| {
+        let differs = new.value_of(directive) != settings.config.value_of(directive);
+        differs && matches!(directive.name, "bind" | "port")
+    };
+    let pairs = pairs(args, true)?;
+    let Some(directive) = pairs.iter().map(|(directive, _)| *directive).find(moves) else { return Ok(false) };
+    (settings.hooks.listen)(new).map_err(|()| {
+        let why = match directive.name {
+            "bind" => "Failed to bind to specified addresses.",
+            _ => "Unable to listen on this port. Check server logs.",
+        };
+        failed(directive.name.as_bytes(), why)
+    })?;
+    Ok(true)
 }
 
 fn rewrite(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
@@ -232,8 +278,14 @@ mod tests {
             ("CONFIG SET port 6379 bind \"127.0.0.1 -::1\"", "+OK"),
             (
                 "CONFIG SET timeout 9 port 1",
-                "-ERR CONFIG SET failed (possibly related to argument 'port') - it takes effect when the server starts, and can't be changed later",
+                "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port. Check server logs.",
             ),
+            (
+                "CONFIG SET bind ::1 port 1",
+                "-ERR CONFIG SET failed (possibly related to argument 'bind') - Failed to bind to specified addresses.",
+            ),
+            ("CONFIG GET timeout", r#"["timeout", "7"]"#),
+            ("CONFIG GET port", r#"["port", "6379"]"#),
             (
                 "CONFIG SET dir /",
                 "-ERR CONFIG SET failed (possibly related to argument 'dir') - can't set protected config",

@@ -92,10 +92,7 @@ fn values(kind: Kind) -> String {
 }
 
 fn marks(directive: &Directive) -> String {
-    let marks = [
-        (directive.fixed || directive.restart, "start"),
-        (directive.protected, "protected"),
-        (directive.secret, "secret"),
-    ];
+    let marks =
+        [(directive.fixed, "start"), (directive.protected, "protected"), (directive.secret, "secret")];
     marks.iter().filter(|(has, _)| *has).map(|(_, mark)| *mark).collect::<Vec<_>>().join(", ")
 }

@@ -16,6 +16,9 @@ pub use document::document;
 use table::DIRECTIVES;
 pub(crate) use value::bytes;
 
+/// Addresses that `bind` may name, as in Redis.
+const BIND_MAX: usize = 16;
+
 /// What values a directive takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -62,8 +65,6 @@ pub struct Directive {
     pub fixed: bool,
     /// It is known, can be read and set, and changes nothing here.
     pub idle: bool,
-    /// It is set when the server starts; later, it may be set to what it is, as Valkey's clients do.
-    pub restart: bool,
     /// It may be set only where `enable-protected-configs` allows it.
     pub protected: bool,
     /// Its value is a password or the like: not to be logged.
@@ -81,7 +82,6 @@ impl Directive {
         default: "",
         fixed: false,
         idle: false,
-        restart: false,
         protected: false,
         secret: false,
         ours: false,
@@ -99,9 +99,6 @@ impl Directive {
     }
     const fn idle(self) -> Self {
         Self { idle: true, ..self }
-    }
-    const fn restart(self) -> Self {
-        Self { restart: true, ..self }
     }
     const fn protected(self) -> Self {
         Self { protected: true, ..self }
@@ -138,6 +135,9 @@ impl Directive {
                 Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned())
             }
             ("appendonly", "yes") => Err("this server writes no append-only file".to_owned()),
+            ("bind", value) if value.split_ascii_whitespace().count() > BIND_MAX => {
+                Err("Too many bind addresses specified.".to_owned())
+            }
             ("cluster-enabled", "yes") => Err("this server takes no part in clusters".to_owned()),
             _ => Ok(value),
         }

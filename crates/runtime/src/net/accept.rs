@@ -38,8 +38,12 @@ const UNKNOWN_END: &str = "?:0";
 pub(crate) struct Listener {
     socket: OwnedFd,
     kind: PeerKind,
+    /// Its own; `None` for a Unix socket.
+    address: Option<SocketAddr>,
     /// Clients of other machines can reach it.
     exposed: bool,
+    /// It accepts no more, and goes when the kernel has let go of it.
+    left: bool,
     /// An accept is in flight.
     armed: bool,
     /// No accept before that time.
@@ -50,8 +54,9 @@ impl Listener {
     /// Takes over a bound and listening socket. Options that every connection needs are set here: accepted sockets
     /// inherit them, which saves two calls per connection.
     pub(crate) fn new(socket: OwnedFd, kind: PeerKind, keepalive_s: u32) -> io::Result<Self> {
-        let exposed = kind == PeerKind::Tcp && is_exposed(&socket);
-        let listener = Self { socket, kind, exposed, armed: false, paused_until: None };
+        let address = SockRef::from(&socket).local_addr().ok().and_then(|address| address.as_socket());
+        let exposed = kind == PeerKind::Tcp && is_elsewhere(address);
+        let listener = Self { socket, kind, address, exposed, left: false, armed: false, paused_until: None };
         if kind == PeerKind::Tcp {
             SockRef::from(&listener.socket).set_tcp_nodelay(true)?;
             listener.set_keepalive(keepalive_s);
@@ -83,11 +88,36 @@ impl Listener {
 impl Net {
     /// Starts an accept on every listener that has none.
     pub(super) fn accept_all(&mut self) {
-        for (idx, listener) in self.listeners.iter_mut().enumerate() {
-            if !listener.armed && listener.paused_until.is_none() {
+        for (idx, slot) in self.listeners.iter_mut().enumerate() {
+            let Some(listener) = slot else { continue };
+            if !listener.armed && !listener.left && listener.paused_until.is_none() {
                 listener.armed = true;
                 self.ring.accept_multi(listener.socket.as_raw_fd(), Token::listener(idx as u32));
             }
+        }
+    }
+
+    /// Leaves some addresses, whose sockets listen no more, and takes over sockets that do.
+    pub(crate) fn relisten(&mut self, left: &[SocketAddr], sockets: Vec<(OwnedFd, PeerKind)>) {
+        for slot in &mut self.listeners {
+            if let Some(listener) = slot
+                && listener.address.is_some_and(|address| left.contains(&address))
+            {
+                listener.left = true;
+                *slot = slot.take().filter(|listener| listener.armed);
+            }
+        }
+        for (socket, kind) in sockets {
+            match Listener::new(socket, kind, self.keepalive_s) {
+                Ok(listener) => match self.listeners.iter_mut().find(|slot| slot.is_none()) {
+                    Some(free) => *free = Some(listener),
+                    None => self.listeners.push(Some(listener)),
+                },
+                Err(error) => tracing::error!("a new socket cannot be listened on: {error}"),
+            }
+        }
+        if self.accepting {
+            self.accept_all();
         }
     }
 
@@ -101,7 +131,7 @@ impl Net {
 
     /// Has the kernel refuse who comes now, since all shards end: otherwise it would let them in, to wait for the end of the process.
     pub(crate) fn refuse_newcomers(&self) {
-        for listener in &self.listeners {
+        for listener in self.listeners.iter().flatten() {
             // A Unix socket is shared by all shards, and another may have been first.
             let _ = SockRef::from(&listener.socket).shutdown(Shutdown::Both);
         }
@@ -110,7 +140,7 @@ impl Net {
     /// Resumes what [`BACKOFF_MS`] has interrupted. Returns when it has to be called again.
     pub(super) fn resume_accepting(&mut self, now: Millis) -> Option<Millis> {
         let mut due = false;
-        for listener in &mut self.listeners {
+        for listener in self.listeners.iter_mut().flatten() {
             if listener.paused_until.is_some_and(|until| until <= now) {
                 listener.paused_until = None;
                 due = true;
@@ -119,15 +149,16 @@ impl Net {
         if due && self.accepting {
             self.accept_all();
         }
-        self.listeners.iter().filter_map(|listener| listener.paused_until).min()
+        self.listeners.iter().flatten().filter_map(|listener| listener.paused_until).min()
     }
 
     pub(super) fn has_paused_listener(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.paused_until.is_some())
+        self.listeners.iter().flatten().any(|listener| listener.paused_until.is_some())
     }
 
     pub(super) fn on_accept(&mut self, completion: Completion, turn: &mut Turn<'_>) {
-        let listener = &mut self.listeners[completion.token.idx() as usize];
+        let slot = &mut self.listeners[completion.token.idx() as usize];
+        let Some(listener) = slot else { return };
         let (kind, exposed) = (listener.kind, listener.exposed);
         listener.armed = completion.more();
         if completion.result >= 0 {
@@ -146,6 +177,8 @@ impl Net {
             listener.paused_until = Some(turn.now + BACKOFF_MS);
             self.sweep.hurry(turn.now + BACKOFF_MS);
         }
+        let slot = &mut self.listeners[completion.token.idx() as usize];
+        *slot = slot.take().filter(|listener| listener.armed || !listener.left);
         if self.accepting {
             self.accept_all();
         }
@@ -198,10 +231,6 @@ fn refuse(socket: &OwnedFd, why: &[u8]) {
 
 fn is_exhaustion(errno: i32) -> bool {
     matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-}
-
-fn is_exposed(socket: &OwnedFd) -> bool {
-    is_elsewhere(SockRef::from(socket).local_addr().ok().and_then(|address| address.as_socket()))
 }
 
 /// Whether an address may be that of another machine; one that is not known may be.

@@ -67,7 +67,8 @@ impl Turn<'_> {
 pub(crate) struct Net {
     ring: Ring,
     buffers: Buffers,
-    listeners: Vec<Listener>,
+    /// By the numbers of their tokens; places that are free are used again.
+    listeners: Vec<Option<Listener>>,
     connections: Connections,
     limits: NetLimits,
     /// What the listeners' sockets were last told.
@@ -106,7 +107,7 @@ impl Net {
         let mut net = Self {
             ring,
             buffers,
-            listeners,
+            listeners: listeners.into_iter().map(Some).collect(),
             connections: Connections::default(),
             limits,
             keepalive_s: limits.keepalive_s,

@@ -60,7 +60,7 @@ impl Net {
         };
         if self.keepalive_s != self.limits.keepalive_s {
             self.keepalive_s = self.limits.keepalive_s;
-            for listener in &self.listeners {
+            for listener in self.listeners.iter().flatten() {
                 listener.set_keepalive(self.keepalive_s);
             }
         }
