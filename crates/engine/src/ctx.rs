@@ -23,7 +23,7 @@ use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::Timing;
 use crate::transaction::Unwatched;
-use crate::values::Tally;
+use crate::values::{Copying, Tally};
 use corelane_resp::{Mark, Reply};
 use std::collections::VecDeque;
 
@@ -197,6 +197,8 @@ pub enum Payload {
     Combining(Box<SetWork>),
     /// The same of sorted sets.
     Scoring(Box<ScoreWork>),
+    /// A copy that is.
+    Copying(Box<Copying>),
     /// Numbers of clients.
     Clients(Vec<u64>),
     /// A digest of a shard's data.
@@ -225,6 +227,7 @@ impl Payload {
             }
             Self::Combining(work) => work.discard(keyspace),
             Self::Scoring(work) => work.discard(keyspace),
+            Self::Copying(copying) => keyspace.discard(copying.into_value()),
             _ => {}
         }
     }

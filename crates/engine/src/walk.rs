@@ -5,14 +5,15 @@
 //! had not been there.
 
 use crate::args::{Args, OwnedArgs};
-use crate::command::{Command, Flow, Pace, Plan};
-use crate::ctx::{KeySelection, PartResult, Shard};
+use crate::command::{Command, Flow, KeyRange, Pace, PieceSizes, Plan};
+use crate::ctx::{Decide, KeySelection, Next, On, PartResult, Shard};
 use crate::execute::{PartRun, ctx, run_part};
 use crate::intents::Ticket;
 use crate::keyspace::Millis;
 use crate::node::{Core, Node};
 use crate::participant::{Origin, Participant};
 use crate::session::{Session, SessionId};
+use corelane_resp::Reply;
 
 /// Such a command.
 pub(crate) struct Walk {
@@ -22,8 +23,35 @@ pub(crate) struct Walk {
     ticket: Option<Ticket>,
     /// When it began: that is what it sees.
     began: Millis,
+    /// What is being run: 0 for the reading part, then the stage of a staged command, and for which keys.
+    stage: u8,
+    on: On,
     resume: u64,
     result: PartResult,
+}
+
+impl Walk {
+    /// What is run has ended: goes on to the next stage; false if there is none, and the reply is complete.
+    fn begin_stage(&mut self, sizes: PieceSizes) -> bool {
+        let Plan::Staged { decide, .. } = self.command.plan else { return false };
+        if self.result.failed {
+            return false;
+        }
+        let (args, proto) = (self.args.args(), self.origin.head.proto);
+        let mut reply = Reply::new(proto);
+        let results = std::slice::from_mut(&mut self.result);
+        let next = decide(&mut Decide { stage: self.stage, args, sizes, results, reply: &mut reply });
+        let Next::Run { stage, on, payload } = next else {
+            // None that waits for keys is put off.
+            self.result.reply = reply;
+            return false;
+        };
+        let ns = self.result.ns;
+        (self.stage, self.on, self.resume) = (stage, on, 0);
+        self.result = PartResult { payload, ns, ..PartResult::default() };
+        self.result.reply.set_proto(proto);
+        true
+    }
 }
 
 impl Participant {
@@ -44,7 +72,17 @@ impl Participant {
         let mut result = PartResult::default();
         result.reply.set_proto(origin.head.proto);
         let args = args.to_owned();
-        self.walks.push_back(Walk { origin, command, args, ticket, began: now, resume: 0, result });
+        self.walks.push_back(Walk {
+            origin,
+            command,
+            args,
+            ticket,
+            began: now,
+            stage: 0,
+            on: On::All,
+            resume: 0,
+            result,
+        });
     }
 }
 
@@ -61,23 +99,30 @@ impl Node {
         let (Plan::OneShard(run) | Plan::Staged { read: run, .. }) = walk.command.plan else {
             unreachable!("only such commands are done in pieces on one shard")
         };
+        let run = match walk.command.plan {
+            Plan::Staged { write, .. } if walk.stage > 0 => write,
+            _ => run,
+        };
         core.current = Some(walk.command.name);
         core.shard.keyspace.no_touch = head.no_touch;
         core.shard.timing.begin();
         let args = walk.args.args();
-        let keys = walk.command.key_range(args).map_or(KeySelection::List(&[]), KeySelection::Range);
+        let keys = match walk.on {
+            On::All => walk.command.key_range(args).map_or(KeySelection::List(&[]), KeySelection::Range),
+            On::Key(idx) => KeySelection::Range(KeyRange::one(idx)),
+        };
         let mut ctx = ctx(&mut core.shard, head.db.into(), walk.began, keys);
-        (ctx.pace, ctx.resume, ctx.looked_up) = (Pace::Pieces, walk.resume, true);
+        (ctx.pace, ctx.stage, ctx.resume, ctx.looked_up) = (Pace::Pieces, walk.stage, walk.resume, true);
         ctx.payload = std::mem::take(&mut walk.result.payload);
         let PartRun { mut result, again } = run_part(ctx, run, None, args, walk.result);
         result.ns += core.shard.timing.lap();
         walk.result = result;
         if let Some(resume) = again {
             walk.resume = resume;
-            self.participant.walks.push_back(walk);
-            return;
+        } else if !walk.begin_stage(core.shard.settings.pieces) {
+            return self.end_walk(walk, now);
         }
-        self.end_walk(walk, now);
+        self.participant.walks.push_back(walk);
     }
 
     fn end_walk(&mut self, walk: Walk, now: Millis) {

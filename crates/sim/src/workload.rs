@@ -273,6 +273,7 @@ const OTHERS: &[Make] = &[
     |w, r| w.on_key(r, "HLEN", "hash", &[]),
     |w, r| w.on_key(r, "HKEYS", "hash", &[]),
     |w, r| w.pair(r, "RENAME", "hash"),
+    |w, r| w.pair(r, "COPY", "hash"),
     |w, r| w.many(r, "TOUCH", "hash", false),
 ];
 

@@ -175,6 +175,7 @@ fn settings_of(seed: u64) -> Settings {
         settings.compact.set_entries = 0;
         settings.compact.set_ints = 0;
         settings.compact.sorted_entries = 0;
+        settings.compact.list_size = 1.into();
     }
     settings
 }

@@ -5,11 +5,13 @@
 
 use super::database::db_index;
 use crate::args::Args;
-use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Pace, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, PartResult, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
+use crate::keyspace::{Detached, StringForm};
 use crate::settings::Settings;
+use crate::values::Copying;
 use corelane_resp::{Mark, Reply};
 
 const MOVED: KeySpec = KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
@@ -208,7 +210,13 @@ fn look_for_copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flo
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
         let there = if idx == SOURCE {
-            ctx.lookup(key).is_some()
+            let pacing = ctx.pacing();
+            match ctx.lookup_once(key).map(|entry| entry.value().extent()) {
+                Some(extent) if pacing.pace == Pace::Brief && !pacing.is_brief(extent.0, extent) => {
+                    return Ok(Flow::Later);
+                }
+                extent => extent.is_some(),
+            }
         } else {
             ctx.shard.keyspace.find_to_change(target, key, ctx.now).is_some()
         };
@@ -232,14 +240,40 @@ fn decide_copy(decide: &mut Decide<'_>) -> Next {
 
 fn copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     if ctx.stage == TAKE {
-        let key = ctx.key(args.at(SOURCE));
-        let copy = ctx.find(key).map(|entry| entry.clone_detached());
-        ctx.payload = copy.map_or(Payload::None, Payload::Value);
-    } else {
-        let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
-        put(ctx, args, target, &[("copy_to", DESTINATION)]);
+        return Ok(take_copy(ctx, args));
     }
+    let target = CopyOptions::parse(args, ctx.shard.settings.databases)?.db.unwrap_or(ctx.db);
+    put(ctx, args, target, &[("copy_to", DESTINATION)]);
     Ok(Flow::Done)
+}
+
+/// Copies what the source holds, a piece at a time if that is large.
+fn take_copy(ctx: &mut Ctx<'_>, args: Args<'_>) -> Flow {
+    let (pacing, key) = (ctx.pacing(), ctx.key(args.at(SOURCE)));
+    let begun = match std::mem::take(&mut ctx.payload) {
+        Payload::Copying(copying) => Some(copying),
+        _ => None,
+    };
+    let Some(entry) = ctx.find(key) else {
+        // Its time has come.
+        begun.into_iter().for_each(|copying| ctx.shard.keyspace.discard(copying.into_value()));
+        return Flow::Done;
+    };
+    let (value, extent) = (entry.value(), entry.value().extent());
+    let piece = pacing.piece(extent.0, extent).unwrap_or(usize::MAX);
+    let mut copying = begun.or_else(|| Copying::new(value).map(Box::new));
+    let is_done = copying.as_mut().is_none_or(|copying| copying.step(value, piece));
+    let payload = match copying {
+        None => Payload::Value(entry.clone_detached()),
+        Some(copying) if !is_done => Payload::Copying(copying),
+        Some(copying) => {
+            let (expiry, form) = (entry.expiry(), StringForm::Plain);
+            Payload::Value(Detached { value: copying.into_value(), expiry, form })
+        }
+    };
+    drop(entry);
+    ctx.payload = payload;
+    if is_done { Flow::Done } else { Flow::Again(1) }
 }
 
 fn move_to_db(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

@@ -110,6 +110,12 @@ const COMMANDS: &[&str] = &[
     "ZUNION 2 z z2 SOME",
     "SINTER s h",
     "SUNIONSTORE d z s",
+    "COPY s d REPLACE",
+    "COPY l {x}d REPLACE",
+    "COPY h d REPLACE",
+    "COPY z d REPLACE",
+    "COPY z2 d",
+    "COPY none d REPLACE",
 ];
 
 /// What shows what they have stored.
@@ -120,6 +126,7 @@ const LOOKS: &[&str] = &[
     "SMEMBERS d",
     "SMEMBERS {x}d",
     "SMEMBERS s2",
+    "HGETALL d",
     "ZRANGE d 0 -1 WITHSCORES",
     "ZRANGE z2 0 -1 WITHSCORES",
 ];
@@ -143,7 +150,7 @@ fn pieces_make_the_reply_that_one_turn_makes() {
             whole.run(hello);
             pieces.run(hello);
             for command in COMMANDS {
-                let stores = command.contains("STORE");
+                let stores = command.contains("STORE") || command.starts_with("COPY");
                 let looks = if stores { LOOKS } else { &[] };
                 let both = [&mut whole, &mut pieces].map(|bench| {
                     let replies = std::iter::once(command).chain(looks).map(|look| bench.run(look));
@@ -160,6 +167,40 @@ fn pieces_make_the_reply_that_one_turn_makes() {
             stats[at..].split("\\r").next().map(str::to_owned)
         };
         assert_eq!(hits(&mut whole), hits(&mut pieces), "on {shards} shards");
+    }
+}
+
+/// How many turns commands take at least, where a piece is 100 elements of 5000.
+const TURNS: &[(usize, &str)] = &[
+    (49, "HGETALL h"),
+    (49, "LRANGE l 0 -1"),
+    (49, "COPY h d REPLACE"),
+    (8, "COPY l d REPLACE"),
+    (49, "COPY s d REPLACE"),
+    (49, "COPY z d REPLACE"),
+];
+
+#[test]
+fn a_turn_does_no_more_than_a_piece() {
+    for shards in [1, 2] {
+        let mut bench = Bench::new(shards);
+        bench.configure(|settings| {
+            settings.pieces = PieceSizes { brief_len: 100, piece_len: 100 };
+            settings.compact.list_size = 8.into();
+        });
+        fill(&mut bench);
+        let client = bench.connect(0, 7);
+        for (least, command) in TURNS {
+            bench.send(client, command);
+            let turns = (0..1000).take_while(|_| {
+                bench.carry();
+                tick(&mut bench);
+                heard(&mut bench, client) == 0
+            });
+            let turns = turns.count();
+            assert!((*least..1000).contains(&turns), "{command} on {shards} shards: {turns} turns");
+            bench.settle();
+        }
     }
 }
 

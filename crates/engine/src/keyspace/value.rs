@@ -177,6 +177,17 @@ impl ValueRef<'_> {
         }
     }
 
+    /// How many elements, and how many bytes they come to where it is large. A string, which is shared, is as short as can be.
+    pub fn extent(self) -> (usize, usize) {
+        match self {
+            Self::String(_) => (0, 0),
+            Self::Hash(hash) => hash.extent(),
+            Self::List(list) => list.extent(),
+            Self::Set(set) => set.extent(),
+            Self::SortedSet(set) => set.extent(),
+        }
+    }
+
     /// Whether it is a collection without an element, which no key may hold.
     pub fn is_empty_collection(self) -> bool {
         match self {

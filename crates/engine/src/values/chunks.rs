@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 pub(super) const LISTPACK_FRAME: usize = 7;
 /// A pack whose limit is a number of elements has no more bytes than this, unless one element does.
 const SAFE_BYTES_MAX: usize = 8192;
+/// So many bytes of a pack are copied while a lone element is.
+const COPIED_BYTES: usize = 256;
 /// What Valkey adds to an element's length when it asks whether there is room for it.
 pub(super) const OVERHEAD_GUESS: usize = 8;
 
@@ -106,7 +108,7 @@ pub(super) fn listpack_size(pack: PackRef<'_>) -> usize {
 }
 
 /// A long list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Chunks {
     chunks: VecDeque<Chunk>,
     len: usize,
@@ -117,6 +119,23 @@ pub struct Chunks {
     /// As many as `chunks` has.
     count: usize,
 }
+
+impl Clone for Chunks {
+    fn clone(&self) -> Self {
+        let mut copy = Self::like(self);
+        copy.copy_some(self, 0, usize::MAX);
+        copy
+    }
+}
+
+/// Elements, and where packs begin and end; not how much memory these have.
+impl PartialEq for Chunks {
+    fn eq(&self, other: &Self) -> bool {
+        self.quick == other.quick && self.chunks == other.chunks
+    }
+}
+
+impl Eq for Chunks {}
 
 impl Chunks {
     pub(super) fn from_pack(pack: Pack) -> Self {
@@ -130,6 +149,26 @@ impl Chunks {
     /// None yet.
     pub(super) fn quick() -> Self {
         Self { quick: true, ..Self::default() }
+    }
+
+    /// An empty one, to be filled by [`Self::copy_some`].
+    pub(super) fn like(other: &Self) -> Self {
+        Self { chunks: VecDeque::with_capacity(other.count), quick: other.quick, ..Self::default() }
+    }
+
+    /// Copies packs of another list from this one on, as long as all together take no longer than `budget` elements. Returns
+    /// where to go on.
+    pub(super) fn copy_some(&mut self, from: &Self, first: usize, mut budget: usize) -> Option<usize> {
+        for (idx, chunk) in from.chunks.iter().enumerate().skip(first) {
+            let copy = chunk.clone();
+            budget = budget.saturating_sub(1 + copy.heap_bytes() / COPIED_BYTES);
+            self.len += copy.len();
+            self.add(self.count, copy);
+            if budget == 0 {
+                return Some(idx + 1).filter(|next| *next < from.count);
+            }
+        }
+        None
     }
 
     /// To be called when all elements are there: Valkey then keeps them in a listpack if they are in one pack.

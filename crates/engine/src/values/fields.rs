@@ -69,6 +69,20 @@ impl Fields {
         Self { table: Table::new(seed), timed: None, seed }
     }
 
+    /// An empty one, to be filled by [`Self::copy_some`]; `None` if fields have deadlines, which only whole copies keep.
+    pub fn like(other: &Self) -> Option<Self> {
+        other.timed.is_none().then(|| Self {
+            table: Table::like(&other.table),
+            timed: None,
+            seed: other.seed,
+        })
+    }
+
+    /// Copies about `budget` fields of another hash, from a place of [`Self::walk`] on. Returns where to go on.
+    pub fn copy_some(&mut self, from: &Self, place: u64, budget: usize) -> Option<u64> {
+        self.table.copy_some(&from.table, place, budget)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.table.len() - self.hidden()

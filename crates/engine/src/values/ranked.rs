@@ -119,10 +119,23 @@ impl Ranked {
     }
 }
 
+impl Ranked {
+    /// An empty one, to be filled by [`Self::copy_some`].
+    pub(super) fn like(other: &Self) -> Self {
+        Self::new(other.seed)
+    }
+
+    /// Copies `count` members of another one, from this rank on. Returns where to go on.
+    pub(super) fn copy_some(&mut self, from: &Self, rank: usize, count: usize) -> Option<usize> {
+        from.order.visit(rank, count, false, &mut |item| self.insert(item.key(), item.score()));
+        rank.checked_add(count).filter(|next| *next < from.order.len())
+    }
+}
+
 impl Clone for Ranked {
     fn clone(&self) -> Self {
-        let mut copy = Self::new(self.seed);
-        self.order.visit(0, self.order.len(), false, &mut |item| copy.insert(item.key(), item.score()));
+        let mut copy = Self::like(self);
+        copy.copy_some(self, 0, usize::MAX);
         copy
     }
 }

@@ -123,10 +123,22 @@ impl<T: Item> Table<T> {
     }
 }
 
+impl<T: Item + Clone> Table<T> {
+    /// An empty one, to be filled by [`Self::copy_some`].
+    pub fn like(other: &Self) -> Self {
+        Self { node: Node::default(), len: 0, bytes: 0, hasher: other.hasher.clone() }
+    }
+
+    /// Copies about `budget` elements of another table, from a place of [`Self::walk`] on. Returns where to go on.
+    pub fn copy_some(&mut self, from: &Self, place: u64, budget: usize) -> Option<u64> {
+        from.walk(place, budget, &mut |item| self.insert(T::clone(&item)))
+    }
+}
+
 impl<T: Item + Clone> Clone for Table<T> {
     fn clone(&self) -> Self {
-        let mut copy = Self { node: Node::default(), len: 0, bytes: 0, hasher: self.hasher.clone() };
-        self.for_each(|item| copy.insert(T::clone(&item)));
+        let mut copy = Self::like(self);
+        copy.copy_some(self, 0, usize::MAX);
         copy
     }
 }
