@@ -24,6 +24,7 @@ use crate::stats::ShardStats;
 use crate::timing::Timing;
 use crate::transaction::Unwatched;
 use crate::values::{Copying, Tally};
+use crate::wall::{Present, WallClock};
 use corelane_resp::{Mark, Reply};
 use std::collections::VecDeque;
 
@@ -86,6 +87,8 @@ pub struct Shard {
     pub keyspace: Keyspace,
     /// The key of the command being run, if it has been hashed already.
     pub(crate) known_key: KnownKey,
+    /// What clients know moments by.
+    pub wall: WallClock,
     /// For random choices.
     pub rng: Rng,
     /// Counters.
@@ -251,6 +254,8 @@ pub struct SentScores {
 pub struct ShardReport {
     /// Which shard.
     pub shard: ShardId,
+    /// Its wall clock.
+    pub wall: WallClock,
     /// Its counters.
     pub stats: ShardStats,
     /// Its databases.
@@ -414,6 +419,11 @@ impl Ctx<'_> {
     #[inline]
     pub fn pacing(&self) -> Pacing {
         Pacing { pace: self.pace, sizes: self.shard.settings.pieces }
+    }
+
+    /// The time, on both clocks.
+    pub(crate) fn present(&self) -> Present {
+        Present { now: self.now, wall: self.shard.wall }
     }
 
     /// Slot and hash of a key.

@@ -13,6 +13,7 @@ use crate::memory::ShardMemory;
 use crate::node::Node;
 use crate::slot::ShardId;
 use crate::stats::ShardStats;
+use crate::wall::WallClock;
 
 /// What one kind of command has cost a shard.
 #[derive(Clone, Debug)]
@@ -69,6 +70,11 @@ impl Node {
         shard.sampler.look(&shard.stats, now);
         // Notes the peak.
         let _ = ShardMemory::of(shard, Some(&self.sessions));
+    }
+
+    /// How far the wall clock is ahead, once somebody has set it.
+    pub fn set_wall_clock(&mut self, wall: WallClock) {
+        self.core.shard.wall = wall;
     }
 
     /// What INFO says about where the server listens, in place of what it has said so far.

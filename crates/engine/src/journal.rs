@@ -289,7 +289,8 @@ impl Core {
 
     /// Something took as long as the latency monitor wants to know of.
     pub(crate) fn note_latency(&mut self, event: &'static str, ns: u64, now: Millis) {
-        self.shard.journal.latency.add(event, ns / 1_000_000, now / 1000);
+        let at_s = self.shard.wall.shows_at(now) / 1000;
+        self.shard.journal.latency.add(event, ns / 1_000_000, at_s);
     }
 
     fn log(&mut self, client: Option<&Client>, mut entry: LogEntry) {
@@ -299,6 +300,7 @@ impl Core {
         }
         let shard = &mut self.shard;
         entry.at = shard.timing.moment();
+        entry.at_s = shard.wall.shows_at(entry.at_s * 1000) / 1000;
         shard.journal.push(entry, &shard.settings.observation);
     }
 }

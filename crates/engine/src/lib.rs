@@ -59,6 +59,7 @@ mod typed;
 pub mod values;
 mod waits;
 mod walk;
+mod wall;
 
 pub use args::{Args, OwnedArgs, parse_int};
 pub use bundle::{Bundle, BundleItem, BundleLock, BundleResult};
@@ -105,3 +106,4 @@ pub use slot::{SLOTS, ShardId, Slot, SlotMap, slot_of};
 pub use stats::{ShardStats, TurnHistogram};
 pub use timing::{Ticks, Timing};
 pub use transaction::{Transaction, Unwatched};
+pub use wall::WallClock;

@@ -74,7 +74,7 @@ impl Core {
         }
         let mut line = std::mem::take(&mut self.monitor_line);
         line.clear();
-        write_line(&mut line, client, command, args, now);
+        write_line(&mut line, client, command, args, self.shard.wall.shows_at(now));
         for (shard, _) in self.shard.watchers.by_shard.iter().enumerate().filter(|(_, count)| **count > 0) {
             let lines = if shard == usize::from(self.shard.me.0) {
                 &mut self.monitor_lines

@@ -26,6 +26,7 @@ use crate::slot::{ShardId, SlotMap};
 use crate::stats::ShardStats;
 use crate::timing::{Ticks, Timing};
 use crate::waits::Waits;
+use crate::wall::WallClock;
 use corelane_resp::{Limits, Reply};
 use std::collections::VecDeque;
 use std::mem::MaybeUninit;
@@ -127,6 +128,7 @@ impl Node {
             slots: SlotMap::new(config.shards),
             keyspace: Keyspace::new(config.settings.databases, hasher),
             known_key: KnownKey::default(),
+            wall: WallClock::default(),
             rng: Rng::new(config.seed ^ (u64::from(config.me.0) << 48)),
             stats: ShardStats::default(),
             timing: Timing::new(config.ticks, &config.settings.observation),

@@ -1,19 +1,21 @@
 //! The engine's clock: Unix milliseconds that never go back and never jump.
 //!
 //! Wall time is read at the start; from then on the monotonic clock advances it, and about once a second a correction
-//! brings it nearer to the wall clock, by at most a thousandth of the time that has passed. A step of the system's clock
-//! thus neither expires keys early nor keeps them for ever: a TTL is never off by more than 0.1 %, and a drift of some
-//! milliseconds is gone within seconds. All clones share the correction, so the shards agree on the time.
+//! brings it nearer to the wall clock, by at most a thousandth of the time that has passed: a drift of some milliseconds is
+//! gone within seconds, and a TTL is never off by more than 0.1 %. All clones share the correction, so the shards agree on the time.
+//!
+//! A step of the system's clock (somebody has set it) expires no key early and keeps none longer: the engine's clock goes on as it
+//! was, and from then on [`Clock::wall`] tells by how much the wall clock is ahead of it.
 //!
 //! The monotonic clock stands still while the machine sleeps. What the clock since boot has gained on it by then is no step but time
 //! that has passed, and is added as soon as it is seen.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use corelane_engine::Millis;
+use corelane_engine::{Millis, WallClock};
 
 use crate::process::since_boot_us;
 
@@ -23,8 +25,8 @@ const INTERVAL_US: u64 = 1_000_000;
 const SLEW: i64 = 1_000;
 /// A shorter sleep is left to the correction: the clocks are not read at one moment.
 const SLEEP_MIN_US: u64 = 100_000;
-/// A difference from the wall clock that is worth a warning.
-const STEP_TOLD_US: u64 = 2_000_000;
+/// A difference from the wall clock that is a step; what is less is left to the correction.
+const STEP_MIN_US: u64 = 2_000_000;
 
 /// Tells the time. One per thread: clones of one clock agree, and each by itself never goes back.
 #[derive(Clone, Debug)]
@@ -46,8 +48,8 @@ struct Shared {
     corrected_at_us: AtomicU64,
     /// For how long the machine has slept.
     slept_us: AtomicU64,
-    /// A difference from the wall clock has been told of, and is still there.
-    warned: AtomicBool,
+    /// By how much steps of the wall clock have brought it ahead.
+    ahead_us: AtomicI64,
 }
 
 /// The clocks of the system that are looked at once an interval, in microseconds.
@@ -137,26 +139,31 @@ impl Clock {
         let slept_us = look.boot_us.saturating_sub(self.origin_boot_us).saturating_sub(look.elapsed_us);
         let slept_us = if slept_us >= slept_before_us + SLEEP_MIN_US { slept_us } else { slept_before_us };
         self.shared.slept_us.store(slept_us, Ordering::Relaxed);
-        let error_us = (look.wall_us as i64) - (self.origin_us + look.elapsed_us + slept_us) as i64;
-        let correction_us = slewed(self.shared.correction_us.load(Ordering::Relaxed), error_us, passed_us);
-        self.shared.correction_us.store(correction_us, Ordering::Relaxed);
-        self.warn_of(error_us - correction_us);
+        let ahead_us = self.shared.ahead_us.load(Ordering::Relaxed);
+        let error_us =
+            (look.wall_us as i64) - (self.origin_us + look.elapsed_us + slept_us) as i64 - ahead_us;
+        let correction_us = self.shared.correction_us.load(Ordering::Relaxed);
+        let step_us = error_us - correction_us;
+        if step_us.unsigned_abs() > STEP_MIN_US {
+            self.shared.ahead_us.store(ahead_us + step_us, Ordering::Relaxed);
+            tell_of_step(step_us);
+        } else {
+            self.shared.correction_us.store(slewed(correction_us, error_us, passed_us), Ordering::Relaxed);
+        }
     }
 
-    /// Tells of a difference from the wall clock, once until it is gone.
-    fn warn_of(&self, difference_us: i64) {
-        let far = difference_us.unsigned_abs() > STEP_TOLD_US;
-        if far == self.shared.warned.swap(far, Ordering::Relaxed) || !far {
-            return;
-        }
-        let ahead = if difference_us > 0 { "ahead of" } else { "behind" };
-        tracing::warn!(
-            "the system's clock is {:.1} s {ahead} the server's: somebody has set it; TTLs go on as they were, and TIME and moments \
-             such as those of EXPIREAT are the server's, which takes a thousand times as long to come near: start it again if \
-             that matters",
-            difference_us.unsigned_abs() as f64 / 1e6
-        );
+    /// By how much the wall clock is ahead, on account of steps.
+    pub(crate) fn wall(&self) -> WallClock {
+        WallClock::ahead_by(self.shared.ahead_us.load(Ordering::Relaxed) / 1000)
     }
+}
+
+fn tell_of_step(step_us: i64) {
+    tracing::warn!(
+        "the system's clock has been set {:.1} s {}: TTLs go on as they were, and TIME and moments such as those of EXPIREAT follow it",
+        step_us.unsigned_abs() as f64 / 1e6,
+        if step_us > 0 { "ahead" } else { "back" }
+    );
 }
 
 impl Default for Clock {
@@ -221,10 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_wall_clock_costs_no_more_than_a_thousandth() {
+    fn a_jump_of_the_wall_clock_is_told_by_the_wall_clock_alone() {
         for offset_us in [HOUR_US as i64, -(HOUR_US as i64), -(START_US as i64)] {
-            let told = run(&clock(), 1, 1000, offset_us) as i64;
-            assert_eq!((told - 1_001_000).abs(), 1000, "offset {offset_us}");
+            let clock = clock();
+            assert_eq!(run(&clock, 1, 1000, offset_us), 1_001_000, "offset {offset_us}");
+            assert_eq!(clock.clone().wall(), WallClock::ahead_by(offset_us / 1000));
+            // What follows is corrected from there on.
+            assert_eq!(run(&clock, 1001, 60, offset_us + 5000), 1_061_005);
         }
     }
 
@@ -266,14 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_told_of_once_until_it_is_gone() {
+    fn steps_add_up_and_may_be_taken_back() {
         let clock = clock();
-        let warned = || clock.shared.warned.load(Ordering::Relaxed);
-        for (second, offset_s, expected) in
-            [(1, 0, false), (2, 1, false), (3, 60, true), (4, 60, true), (5, 0, false), (6, -9, true)]
+        for (second, offset_s, ahead_s) in
+            [(1, 0, 0), (2, 1, 0), (3, 60, 60), (4, 60, 60), (5, 61, 60), (6, -9, -9), (7, 0, 0)]
         {
             clock.correct(second * 1_000_000, look(second * 1_000_000, offset_s * 1_000_000));
-            assert_eq!(warned(), expected, "second {second}");
+            // The correction has begun with what was too small for a step.
+            let told = clock.shared.ahead_us.load(Ordering::Relaxed);
+            assert!((told - ahead_s * 1_000_000).abs() < 10_000, "second {second}: {told}");
         }
     }
 

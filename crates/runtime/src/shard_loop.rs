@@ -389,6 +389,7 @@ impl ShardLoop {
     /// glommio's reactor has run; a time, too, for what is to be done every second or so.
     fn note_service(&mut self) {
         self.serviced = Instant::now();
+        self.node.set_wall_clock(self.clock.wall());
         if let Some(crowding) = &mut self.crowding {
             self.node.stats_mut().away = crowding.look(self.mesh.me(), self.serviced).into();
         }

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::errors::Error;
 use crate::keyspace::Millis;
+use crate::wall::Present;
 
 /// How a command states a deadline.
 #[derive(Clone, Copy)]
@@ -14,18 +15,17 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The deadline in Unix milliseconds; negative ones are in the past like others.
-    pub(super) fn deadline(self, number: i64, now: Millis) -> Result<i64, Error> {
-        let base = if self.relative { now as i64 } else { 0 };
-        number.checked_mul(self.unit_ms).and_then(|span| span.checked_add(base)).ok_or_else(|| self.invalid())
+    /// The deadline on the engine's clock; negative ones are in the past like others.
+    pub(super) fn deadline(self, number: i64, present: Present) -> Result<i64, Error> {
+        present.deadline(number, self.unit_ms, self.relative).ok_or_else(|| self.invalid())
     }
 
     /// The same, where a number must not be negative.
-    pub(super) fn deadline_of_field(self, number: i64, now: Millis) -> Result<Millis, Error> {
+    pub(super) fn deadline_of_field(self, number: i64, present: Present) -> Result<Millis, Error> {
         if number < 0 {
             return Err(self.invalid());
         }
-        self.deadline(number, now).map(|at| at as Millis)
+        self.deadline(number, present).map(|at| at.max(0) as Millis)
     }
 
     fn invalid(self) -> Error {

@@ -9,6 +9,7 @@ use crate::keyspace::{Millis, NewValue, Value, ValueRef};
 use crate::rdb::{Portable, Reader, Writer, seal, unseal};
 use crate::settings::CompactLimits;
 use crate::values::{Hash, List, Set, Side, SortedSet};
+use crate::wall::{Present, WallClock};
 use bytes::Bytes;
 use corelane_resp::Reply;
 
@@ -43,7 +44,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// A value as it is written.
-fn written(value: ValueRef<'_>) -> Writer {
+fn written(value: ValueRef<'_>, wall: WallClock) -> Writer {
     let mut writer = Writer::default();
     match value {
         ValueRef::String(string) => writer.string(string),
@@ -53,7 +54,7 @@ fn written(value: ValueRef<'_>) -> Writer {
             writer.hash(hash.len(), deadlines);
             hash.for_each(|field, value| {
                 let field = field.text();
-                writer.field(&field, &value.text(), hash.deadline(&field));
+                writer.field(&field, &value.text(), hash.deadline(&field).map(|at| wall.shows_at(at)));
             });
         }
         ValueRef::List(list) => {
@@ -73,15 +74,15 @@ fn written(value: ValueRef<'_>) -> Writer {
 }
 
 /// A value that was read, in the form that the limits ask for.
-fn value_of(portable: Portable, limits: &CompactLimits) -> Value {
+fn value_of(portable: Portable, limits: &CompactLimits, wall: WallClock) -> Value {
     match portable {
         Portable::String(string) => Value::String(Bytes::from(string)),
         Portable::Hash(fields) => {
             let mut hash = Hash::default();
             for field in &fields {
                 hash.set(&field.name, &field.value, limits);
-                if field.expiry.is_some() {
-                    hash.set_deadline(&field.name, field.expiry, limits.seed);
+                if let Some(at) = field.expiry {
+                    hash.set_deadline(&field.name, Some(wall.moment_of(at)), limits.seed);
                 }
             }
             Value::Hash(hash)
@@ -113,10 +114,10 @@ fn value_of(portable: Portable, limits: &CompactLimits) -> Value {
 }
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let key = ctx.key(args.at(1));
+    let (key, wall) = (ctx.key(args.at(1)), ctx.shard.wall);
     match ctx.lookup(key) {
         Some(entry) => {
-            let payload = seal(written(entry.value()));
+            let payload = seal(written(entry.value(), wall));
             drop(entry);
             reply.bulk_shared(Bytes::from(payload));
         }
@@ -164,11 +165,11 @@ impl Options {
     }
 
     /// When the key vanishes; `None` for never.
-    fn deadline(&self, ttl: i64, now: Millis) -> Result<Option<Millis>, Error> {
+    fn deadline(&self, ttl: i64, Present { now, wall }: Present) -> Result<Option<Millis>, Error> {
         let ttl = u64::try_from(ttl).map_err(|_| Error::text("ERR Invalid TTL value, must be >= 0"))?;
         Ok(match ttl {
             0 => None,
-            at if self.absolute => Some(at),
+            at if self.absolute => Some(wall.moment_of(at)),
             ttl => Some(now.saturating_add(ttl)),
         })
     }
@@ -180,12 +181,12 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     if !options.replace && ctx.find_to_change(key).is_some() {
         return Err(Error::text("BUSYKEY Target key name already exists."));
     }
-    let deadline = options.deadline(args.int(2)?, now)?;
+    let deadline = options.deadline(args.int(2)?, ctx.present())?;
     let content = unseal(args.at(3), ctx.shard.checksums)
         .ok_or(Error::text("ERR DUMP payload version or checksum are wrong"))?;
     let mut reader = Reader::new(content);
     let portable = reader.value().map_err(|_| Error::text("ERR Bad data format"))?;
-    let value = value_of(portable, &ctx.shard.settings.compact);
+    let value = value_of(portable, &ctx.shard.settings.compact, ctx.shard.wall);
     let there = options.replace && ctx.remove(key);
     reply.ok();
     if deadline.is_some_and(|at| at <= now) {

@@ -116,7 +116,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn set_deadline(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> Result<Flow, Error> {
     let condition = Condition::parse(args, args.len())?;
-    let deadline = form.deadline(args.int(2)?, ctx.now)?;
+    let deadline = form.deadline(args.int(2)?, ctx.present())?;
     let key = ctx.key(args.at(1));
     let allowed =
         condition.is_none() || ctx.find(key).is_some_and(|entry| condition.allows(entry.expiry(), deadline));
@@ -162,11 +162,13 @@ fn pttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
 }
 
 fn expire_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    tell(ctx, args, reply, to_seconds)
+    let wall = ctx.shard.wall;
+    tell(ctx, args, reply, |at| to_seconds(wall.shows_at(at)))
 }
 
 fn pexpire_time(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    tell(ctx, args, reply, |at| at)
+    let wall = ctx.shard.wall;
+    tell(ctx, args, reply, |at| wall.shows_at(at))
 }
 
 fn persist(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

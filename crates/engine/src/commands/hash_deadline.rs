@@ -94,12 +94,18 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     tells(
         "hexpiretime",
-        |ctx, args, reply| tell_deadlines(ctx, args, reply, to_seconds),
+        |ctx, args, reply| {
+            let wall = ctx.shard.wall;
+            tell_deadlines(ctx, args, reply, |at| to_seconds(wall.shows_at(at)))
+        },
         "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
     ),
     tells(
         "hpexpiretime",
-        |ctx, args, reply| tell_deadlines(ctx, args, reply, |at| at),
+        |ctx, args, reply| {
+            let wall = ctx.shard.wall;
+            tell_deadlines(ctx, args, reply, |at| wall.shows_at(at))
+        },
         "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
     ),
     Command {
@@ -152,7 +158,7 @@ fn set_deadlines(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: For
     let end = fields_at(args, 3)?;
     let condition = Condition::parse(args, end)?;
     let first = first_field(args, end, 1)?;
-    let at = form.deadline_of_field(args.int(2)?, ctx.now)?;
+    let at = form.deadline_of_field(args.int(2)?, ctx.present())?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
     let (mut set, mut removed) = (false, 0);
     let edited = ctx.edit_hash(key, Missing::Skip, |hash| {

@@ -12,6 +12,7 @@ use crate::events::EventClasses;
 use crate::keyspace::Millis;
 use crate::typed::Missing;
 use crate::values::HashRef;
+use crate::wall::Present;
 use corelane_resp::Reply;
 
 const WRITES: Flags = Flags::WRITE.with(Flags::FAST);
@@ -139,9 +140,9 @@ impl Options {
         Ok(())
     }
 
-    fn deadline(&self, args: Args<'_>, now: Millis) -> Result<Option<Millis>, Error> {
+    fn deadline(&self, args: Args<'_>, present: Present) -> Result<Option<Millis>, Error> {
         match self.then {
-            Then::At(idx, form) => form.deadline_of_field(args.int(idx)?, now).map(Some),
+            Then::At(idx, form) => form.deadline_of_field(args.int(idx)?, present).map(Some),
             _ => Ok(None),
         }
     }
@@ -165,7 +166,7 @@ fn hgetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     let options = Options::parse(args, end, "hgetex")?;
     let first = first_field(args, end, 1)?;
     let (key, now, seed) = (ctx.key(args.at(1)), ctx.now, ctx.shard.settings.compact.seed);
-    let deadline = options.deadline(args, ctx.now).map_err(|error| {
+    let deadline = options.deadline(args, ctx.present()).map_err(|error| {
         // The key is looked up first.
         let is_right = ctx.peek(key).is_none_or(|entry| entry.hash().is_some());
         if is_right { error } else { Error::WrongType }
@@ -227,7 +228,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         reply.int(0);
         return Ok(Flow::Done);
     }
-    let deadline = options.deadline(args, now)?;
+    let deadline = options.deadline(args, ctx.present())?;
     let is_over = deadline.is_some_and(|at| at <= now);
     let mut expired = 0;
     let edited = ctx.edit_hash(key, Missing::Create, |hash| {

@@ -61,6 +61,7 @@ fn report(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
     let memory = is_wanted("Memory", args).then(|| ShardMemory::of(shard, ctx.sessions));
     let (pending_frees, freed) = shard.keyspace.lazy_frees();
     ctx.payload = Payload::Report(Box::new(ShardReport {
+        wall: shard.wall,
         shard: shard.me,
         stats: shard.stats.clone(),
         dbs: (0..shard.keyspace.databases()).map(|db| shard.keyspace.stats(db)).collect(),

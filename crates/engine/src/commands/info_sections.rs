@@ -47,7 +47,7 @@ pub(super) fn server(totals: &Totals<'_>, out: &mut String) {
     field(out, "config_file", settings.config.file.as_deref().unwrap_or_default());
     field(out, "availability_zone", settings.config.value("availability-zone"));
     let uptime_s = totals.first.now.saturating_sub(settings.started_ms) / 1000;
-    field(out, "server_time_usec", totals.first.now * 1000);
+    field(out, "server_time_usec", totals.first.wall.shows_at(totals.first.now) * 1000);
     field(out, "uptime_in_seconds", uptime_s);
     field(out, "uptime_in_days", uptime_s / 86_400);
     field(out, "lru_clock", (totals.first.now / 1000) & 0xFF_FFFF);

@@ -74,7 +74,7 @@ fn tell(ctx: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error> {
     ctx.payload = Payload::Latency(Box::new(LatencyPart {
         monitor: ctx.shard.journal.latency.clone(),
         settings: ctx.shard.settings.observation.clone(),
-        now_s: ctx.now / 1000,
+        now_s: ctx.shard.wall.shows_at(ctx.now) / 1000,
     }));
     Ok(Flow::Done)
 }

@@ -78,6 +78,8 @@ mod testing;
 mod transactions;
 #[cfg(test)]
 mod walk_tests;
+#[cfg(test)]
+mod wall_tests;
 mod zset;
 mod zset_algebra;
 mod zset_combine;

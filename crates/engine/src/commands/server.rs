@@ -18,10 +18,11 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     ..Command::DEFAULT
 }];
 
-/// The engine's clock counts milliseconds and never goes back; the reply's microseconds are those it has.
+/// The engine counts milliseconds; the reply's microseconds are those it has.
 fn time(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(), Error> {
+    let shown = ctx.shard.wall.shows_at(ctx.now);
     reply.array(2);
-    reply.bulk((ctx.now / 1000).to_string().as_bytes());
-    reply.bulk((ctx.now % 1000 * 1000).to_string().as_bytes());
+    reply.bulk((shown / 1000).to_string().as_bytes());
+    reply.bulk((shown % 1000 * 1000).to_string().as_bytes());
     Ok(())
 }

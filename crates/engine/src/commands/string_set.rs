@@ -8,6 +8,7 @@ use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::keyspace::{Key, Millis, NewValue};
 use crate::settings::Settings;
+use crate::wall::{Present, WallClock};
 use corelane_resp::Reply;
 
 const GROWING: Flags = Flags::WRITE.with(Flags::DENYOOM);
@@ -183,14 +184,13 @@ struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// In Unix milliseconds. Only positive numbers are deadlines.
-    fn resolve(self, now: Millis, name: &'static str) -> Result<Millis, Error> {
+    /// On the engine's clock. Only positive numbers are deadlines.
+    fn resolve(self, present: Present, name: &'static str) -> Result<Millis, Error> {
         let number = parse_int(self.number).ok_or(Error::NotInteger)?;
-        let base = if self.relative { now as i64 } else { 0 };
         Some(number)
             .filter(|number| *number > 0)
-            .and_then(|number| number.checked_mul(self.unit_ms)?.checked_add(base))
-            .and_then(|at| u64::try_from(at).ok())
+            .and_then(|number| present.deadline(number, self.unit_ms, self.relative))
+            .map(|at| at.max(1) as Millis)
             .ok_or(Error::InvalidExpire(name.into()))
     }
 }
@@ -217,7 +217,7 @@ impl Kind {
 }
 
 /// Reads the options from argument `from` on. Syntax comes before numbers, as in Valkey.
-fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result<Options<'_>, Error> {
+fn parse_options(args: Args<'_>, from: usize, kind: Kind, present: Present) -> Result<Options<'_>, Error> {
     let mut options = Options::default();
     let mut span: Option<Span<'_>> = None;
     let mut idx = from;
@@ -257,7 +257,7 @@ fn parse_options(args: Args<'_>, from: usize, kind: Kind, now: Millis) -> Result
         idx += 1;
     }
     if let Some(span) = span {
-        options.deadline = Deadline::At(span.resolve(now, kind.name())?);
+        options.deadline = Deadline::At(span.resolve(present, kind.name())?);
     }
     Ok(options)
 }
@@ -296,7 +296,7 @@ fn set(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Err
         reply.ok();
         return Ok(Flow::Done);
     }
-    let options = parse_options(args, 3, Kind::Set, ctx.now)?;
+    let options = parse_options(args, 3, Kind::Set, ctx.present())?;
     if options.get {
         write_string(ctx, args.at(1), reply)?;
     }
@@ -346,7 +346,7 @@ fn setex(
     unit_ms: i64,
 ) -> Result<Flow, Error> {
     let span = Span { number: args.at(2), unit_ms, relative: true };
-    let at = span.resolve(ctx.now, name)?;
+    let at = span.resolve(ctx.present(), name)?;
     let key = ctx.key(args.at(1));
     store(ctx, key, args.value(3), Some(at), true);
     reply.ok();
@@ -361,7 +361,7 @@ fn getset(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 }
 
 fn getex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let options = parse_options(args, 2, Kind::GetEx, ctx.now)?;
+    let options = parse_options(args, 2, Kind::GetEx, ctx.present())?;
     write_string(ctx, args.at(1), reply)?;
     let key = ctx.key(args.at(1));
     match options.deadline {
@@ -390,10 +390,11 @@ fn msetex_options(args: Args<'_>) -> Result<usize, Error> {
     if options > args.len() { Err(Error::Syntax) } else { Ok(options) }
 }
 
+/// Any time of ours, so that what overflows with it overflows later too.
+const SOME_TIME: Present = Present { now: 1 << 41, wall: WallClock::ahead_by(0) };
+
 /// A deadline only has to be valid here; which moment it names is decided where it is written.
 fn check_msetex(args: Args<'_>, _: &Settings) -> Result<(), Error> {
-    /// Any time of ours, so that what overflows with it overflows later too.
-    const SOME_TIME: Millis = 1 << 41;
     parse_options(args, msetex_options(args)?, Kind::MSetEx, SOME_TIME).map(|_| ())
 }
 
@@ -404,8 +405,8 @@ fn decide_msetex(decide: &mut Decide<'_>) -> Next {
     }
     let present: i64 = decide.results.iter().map(|result| result.int()).sum();
     let keys: usize = decide.results.iter().map(|result| result.keys.len()).sum();
-    let options =
-        msetex_options(decide.args).and_then(|from| parse_options(decide.args, from, Kind::MSetEx, 0));
+    let options = msetex_options(decide.args)
+        .and_then(|from| parse_options(decide.args, from, Kind::MSetEx, SOME_TIME));
     let allowed = match options.map(|options| options.condition) {
         Ok(Condition::Absent) => present == 0,
         Ok(Condition::Present) => present as usize == keys,
@@ -419,7 +420,7 @@ fn decide_msetex(decide: &mut Decide<'_>) -> Next {
 }
 
 fn write_msetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let options = parse_options(args, msetex_options(args)?, Kind::MSetEx, ctx.now)?;
+    let options = parse_options(args, msetex_options(args)?, Kind::MSetEx, ctx.present())?;
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
         let deadline = match options.deadline {
