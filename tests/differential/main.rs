@@ -10,6 +10,7 @@ mod common;
 mod blocking;
 mod configuration;
 mod counters;
+mod filters;
 mod generated;
 mod geo;
 mod grammar;

@@ -1,7 +1,7 @@
 //! CLIENT: the records of its subcommands, and those that are about who a connection is.
 
 use super::client_help::show_help;
-use super::client_kill::{check_kill, check_unblock, kill, merge_kill, unblock};
+use super::client_kill::{check_kill, check_unblock, decide_kill, kill, unblock};
 use super::client_list::{check_filters, decide, info, list};
 use super::client_modes::{capa, get_redir, no_evict, no_touch, reply_mode, tracking_info};
 use super::client_pause::{check_pause, pause, unpause};
@@ -191,7 +191,7 @@ const LIST: Command = Command {
 
 const KILL: Command = Command {
     flags: Flags::ADMIN.with(QUIET),
-    plan: Plan::EachShard { part: kill, merge: Merge::With(merge_kill) },
+    plan: Plan::Staged { read: kill, decide: decide_kill, write: kill },
     scope: Scope::Nothing,
     check: Some(check_kill),
     since: "2.4.0",

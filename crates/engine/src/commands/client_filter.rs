@@ -11,20 +11,36 @@ use crate::settings::Settings;
 /// All conditions of one command.
 #[derive(Default)]
 pub(super) struct Filters {
-    conditions: Vec<Filter>,
+    conditions: Vec<Condition>,
     /// SKIPME, if it was given.
     pub(super) skip_me: Option<bool>,
+}
+
+struct Condition {
+    /// In capitals, without `NOT-`.
+    name: Vec<u8>,
+    negative: bool,
+    filter: Filter,
 }
 
 impl Filters {
     /// `touched`: a key that the client watches has been changed.
     pub(super) fn accept(&self, session: &Session, touched: bool, now: Millis) -> bool {
-        self.conditions.iter().all(|filter| filter.accepts(session, touched, now))
+        self.conditions.iter().all(|known| known.filter.accepts(session, touched, now) != known.negative)
+    }
+
+    /// Whether it matters which clients watch keys that have been changed.
+    pub(super) fn ask_for_touched(&self) -> bool {
+        let asks = |known: &Condition| matches!(&known.filter, Filter::Flags(wanted) if wanted.contains('d'));
+        self.conditions.iter().any(asks)
     }
 
     /// Parses the options of a subcommand.
     pub(super) fn parse(args: Args<'_>, settings: &Settings) -> Result<Self, Error> {
         let mut filters = Self::default();
+        if args.len() == 3 {
+            return Err(Error::Syntax);
+        }
         let mut idx = 2;
         while idx < args.len() {
             let word = args.at(idx).to_ascii_uppercase();
@@ -33,27 +49,36 @@ impl Filters {
                 Some(rest) => (true, rest),
                 None => (false, &word[..]),
             };
-            let value = args.get(idx + 1).ok_or(Error::Syntax)?;
-            idx += 2;
-            if name == b"SKIPME" {
-                filters.skip_me = Some(parse_yes_no(value)?);
-                continue;
-            }
+            idx += 1;
             let filter = if name == b"ID" {
-                let mut ids = vec![parse_id(value)?];
-                while let Some(next) = args.get(idx)
-                    && crate::args::parse_int(next).is_some()
-                {
-                    ids.push(parse_id(next)?);
+                let mut ids = Vec::new();
+                while let Some(id) = args.get(idx).and_then(crate::args::parse_int) {
+                    ids.push(checked_id(id)?);
                     idx += 1;
                 }
                 Filter::Ids(ids)
             } else {
+                let value = args.get(idx).ok_or(Error::Syntax)?;
+                idx += 1;
+                if name == b"SKIPME" {
+                    filters.skip_me = Some(parse_yes_no(value)?);
+                    continue;
+                }
                 parse_filter(name, value, negative, settings)?
             };
-            filters.conditions.push(if negative { Filter::Not(Box::new(filter)) } else { filter });
+            filters.put(Condition { name: name.to_vec(), negative, filter });
         }
         Ok(filters)
+    }
+
+    /// Of two conditions with one name the latter holds; ids are added to those before.
+    fn put(&mut self, new: Condition) {
+        let same = |known: &&mut Condition| known.name == new.name && known.negative == new.negative;
+        let Some(known) = self.conditions.iter_mut().find(same) else { return self.conditions.push(new) };
+        match (&mut known.filter, new.filter) {
+            (Filter::Ids(ids), Filter::Ids(more)) => ids.extend(more),
+            (filter, new) => *filter = new,
+        }
     }
 }
 
@@ -72,7 +97,6 @@ enum Filter {
     Flags(String),
     /// The capabilities asked for, of which there is one.
     Capa(String),
-    Not(Box<Self>),
 }
 
 impl Filter {
@@ -91,10 +115,10 @@ impl Filter {
             Self::Db(db) => client.db == *db,
             Self::Flags(wanted) => {
                 let flags = flags(session, touched);
-                wanted.chars().all(|flag| flags.contains(flag))
+                // A monitor counts as a replica, too, though it is not shown as one.
+                wanted.chars().all(|flag| flags.contains(if flag == 'S' { 'O' } else { flag }))
             }
             Self::Capa(wanted) => wanted.is_empty() || client.modes.has(Modes::REDIRECT),
-            Self::Not(filter) => !filter.accepts(session, touched, now),
         }
     }
 }
@@ -111,8 +135,7 @@ fn parse_yes_no(value: &[u8]) -> Result<bool, Error> {
     }
 }
 
-fn parse_id(value: &[u8]) -> Result<i64, Error> {
-    let id = crate::args::parse_int(value).ok_or(Error::Syntax)?;
+fn checked_id(id: i64) -> Result<i64, Error> {
     if id < 1 {
         return Err(Error::text("ERR client-id should be greater than 0"));
     }

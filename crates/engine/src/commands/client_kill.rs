@@ -3,7 +3,7 @@
 use super::client_filter::Filters;
 use crate::args::Args;
 use crate::command::Flow;
-use crate::ctx::{Ctx, Order, PartResult};
+use crate::ctx::{Ctx, Decide, Next, On, Order, PartResult, Payload};
 use crate::errors::Error;
 use crate::session::CloseWhen;
 use crate::settings::Settings;
@@ -18,10 +18,19 @@ pub(super) fn check_kill(args: Args<'_>, settings: &Settings) -> Result<(), Erro
     if is_old_form(args) { Ok(()) } else { Filters::parse(args, settings).map(|_| ()) }
 }
 
-/// Closes the clients of one shard that are meant; answers how many.
+/// Closes the clients of one shard that are meant; answers how many. Where it matters which clients watch keys that have been changed,
+/// all shards are asked for these before.
 pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let old = is_old_form(args);
     let filters = if old { Filters::default() } else { Filters::parse(args, &ctx.shard.settings)? };
+    let touched = match std::mem::take(&mut ctx.payload) {
+        Payload::Clients(touched) => touched,
+        _ if filters.ask_for_touched() => {
+            ctx.payload = Payload::Clients(ctx.shard.keyspace.clients_with_changes().collect());
+            return Ok(Flow::Done);
+        }
+        _ => Vec::new(),
+    };
     let skip = (!old && filters.skip_me != Some(false)).then_some(ctx.client_id);
     let mut killed = 0;
     for (id, session) in ctx.sessions.into_iter().flat_map(|sessions| sessions.iter_ids()) {
@@ -29,7 +38,8 @@ pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Resu
         let meant = if old {
             client.addr().as_bytes() == args.at(2)
         } else {
-            Some(client.id) != skip && filters.accept(session, false, ctx.now)
+            let touched = touched.binary_search(&client.id).is_ok();
+            Some(client.id) != skip && filters.accept(session, touched, ctx.now)
         };
         if meant && client.close != Some(CloseWhen::Now) {
             killed += 1;
@@ -41,12 +51,26 @@ pub(super) fn kill(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Resu
     Ok(Flow::Done)
 }
 
-pub(super) fn merge_kill(parts: &[PartResult], args: Args<'_>, reply: &mut Reply) {
-    match parts.iter().map(PartResult::int).sum() {
-        killed if !is_old_form(args) => reply.int(killed),
-        0 => reply.error("ERR No such client"),
-        _ => reply.ok(),
+pub(super) fn decide_kill(decide: &mut Decide<'_>) -> Next {
+    let touched: Vec<Vec<u64>> = decide
+        .results
+        .iter_mut()
+        .filter_map(|result| match std::mem::take(&mut result.payload) {
+            Payload::Clients(own) => Some(own),
+            _ => None,
+        })
+        .collect();
+    if !touched.is_empty() {
+        let mut touched = touched.concat();
+        touched.sort_unstable();
+        return Next::Run { stage: 1, on: On::All, payload: Payload::Clients(touched) };
     }
+    match decide.results.iter().map(PartResult::int).sum() {
+        killed if !is_old_form(decide.args) => decide.reply.int(killed),
+        0 => decide.reply.error("ERR No such client"),
+        _ => decide.reply.ok(),
+    }
+    Next::Reply
 }
 
 pub(super) fn check_unblock(args: Args<'_>, _: &Settings) -> Result<(), Error> {
