@@ -186,11 +186,8 @@ const MISTAKES: &[(&[&str], &str, &str)] = &[
         "corelane: buffer-pool-min is 5, and buffer-pool-max is only 4: raise the one or lower the other\n",
     ),
     (&["-"], "logfile \"x\"y\n", "corelane: -, line 1: a closing quote must be followed by a space\n"),
-    (
-        &["-"],
-        "logfile \"\\xff\"\n",
-        "corelane: -, line 1: two hexadecimal digits, 00 to 7f, have to follow \\x\n",
-    ),
+    (&["-"], "logfile \"\\xff\"\n", "corelane: -, line 1: logfile: argument must be valid UTF-8\n"),
+    (&["-"], "logfile \"\\x4\"\n", "corelane: -, line 1: two hexadecimal digits have to follow \\x\n"),
     (&["-"], "bind\n", "corelane: -, line 1: bind takes values\n"),
     (&["-"], "protected-mode on\n", "corelane: -, line 1: protected-mode: argument must be 'yes' or 'no'\n"),
     (
@@ -288,7 +285,10 @@ fn what_makes_no_sense_is_said_in_a_sentence_with_code_2() {
     }
     fs::write(&file, b"\xef\xbb\xbftimeout 5\r\n # caf\xe9\nlogfile \xff\n").expect("a file");
     let (code, _, error) = check(&[&path], "");
-    assert_eq!((code, error), (Some(2), format!("corelane: {path}, line 3: this is not text in UTF-8\n")));
+    assert_eq!(
+        (code, error),
+        (Some(2), format!("corelane: {path}, line 3: logfile: argument must be valid UTF-8\n"))
+    );
     fs::remove_dir_all(dir).expect("the directory made above");
 }
 
@@ -428,6 +428,27 @@ fn renamed_commands_have_their_new_names_only() {
     client.check("fetch k", "$1\r\nv\r\n");
     client.check("SET k v", "-ERR unknown command 'SET', with args beginning with: 'k' 'v' \r\n");
     client.check("FLUSHALL", "-ERR unknown command 'FLUSHALL', with args beginning with: \r\n");
+}
+
+#[test]
+fn values_of_any_bytes_outlive_a_restart() {
+    if server::stand_in() {
+        return;
+    }
+    let (server, file) = with_file(2, "loglevel notice\n");
+    let mut client = server.client();
+    client.check("CONFIG SET availability-zone \"a \\xff\\x00\\xc3\\xa4#\"", "+OK\r\n");
+    client.check("CONFIG REWRITE", "+OK\r\n");
+    let value = client.run("CONFIG GET availability-zone");
+    let text = fs::read(&file).expect("the file");
+    let line = "availability-zone \"a \\xff\\x00ä#\"\n";
+    assert!(String::from_utf8_lossy(&text).contains(line), "{}", text.escape_ascii());
+    drop((client, server));
+    let again = Server::start("corelane, again", |port, dir| {
+        fs::write(dir.join("again.conf"), &text).expect("a file");
+        with_existing(&dir.join("again.conf"), port, 2, dir)
+    });
+    assert_eq!(again.client().run("CONFIG GET availability-zone"), value);
 }
 
 #[test]

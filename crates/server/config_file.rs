@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use anyhow::{Context, Result, bail};
+use corelane_engine::config::bytes;
 
 /// Files that include each other end here.
 const DEPTH_MAX: usize = 16;
@@ -38,20 +39,11 @@ pub(crate) fn lines(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A line as text; one that is a comment may be in any encoding, and says nothing then.
-pub(crate) fn text_of(line: &[u8]) -> Result<&str> {
-    match std::str::from_utf8(line) {
-        Ok(text) => Ok(text),
-        Err(_) if line.trim_ascii_start().starts_with(b"#") => Ok(""),
-        Err(_) => bail!("this is not text in UTF-8"),
-    }
-}
-
 fn lines_of(path: &str, file: &[u8], depth: usize) -> Result<Vec<Line>> {
     let mut found = Vec::new();
     for (number, line) in lines(file).enumerate() {
         let place = format!("{path}, line {}", number + 1);
-        let parsed = text_of(line).and_then(parse_line).with_context(|| place.clone())?;
+        let parsed = parse_line(&bytes::to_text(line)).with_context(|| place.clone())?;
         let Some((name, words)) = parsed else { continue };
         if name != "include" {
             found.push(Line { place, name, words });
@@ -117,7 +109,8 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>> {
                 word.push(letter);
             }
         }
-        words.push(word);
+        // Bytes that were written one by one may make letters.
+        words.push(bytes::to_text(&bytes::to_bytes(&word)));
     }
 }
 
@@ -142,19 +135,22 @@ fn quoted(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, quote: char, word
     bail!("a quote is not closed")
 }
 
-/// The letter behind `\x`: two digits, below 80, since values are text.
+/// The byte behind `\x`, which is two digits.
 fn hexadecimal(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Result<char> {
     let mut digit = || rest.next().and_then(|letter| letter.to_digit(16));
     match (digit(), digit()) {
-        (Some(high @ 0..=7), Some(low)) => Ok(char::from((high * 16 + low) as u8)),
-        _ => bail!("two hexadecimal digits, 00 to 7f, have to follow \\x"),
+        (Some(high), Some(low)) => Ok(bytes::letter((high * 16 + low) as u8)),
+        _ => bail!("two hexadecimal digits have to follow \\x"),
     }
 }
 
 /// A word as it has to stand in a file to be read as it is.
 pub(crate) fn quote(word: &str) -> String {
     let plain = !word.is_empty()
-        && !word.contains(|letter: char| letter.is_whitespace() || "\"'\\#".contains(letter));
+        && !word.contains(|letter: char| {
+            letter.is_whitespace() || letter.is_control() || "\"'\\#".contains(letter)
+        })
+        && word.chars().all(|letter| bytes::byte_of(letter).is_none());
     if plain {
         return word.to_owned();
     }
@@ -165,6 +161,7 @@ pub(crate) fn quote(word: &str) -> String {
             '\r' => text.push_str("\\r"),
             '\t' => text.push_str("\\t"),
             '"' | '\\' => text.extend(['\\', letter]),
+            letter if let Some(byte) = bytes::byte_of(letter) => text.push_str(&format!("\\x{byte:02x}")),
             letter if letter.is_ascii_control() => text.push_str(&format!("\\x{:02x}", u32::from(letter))),
             _ => text.push(letter),
         }
@@ -191,7 +188,9 @@ mod tests {
         assert_eq!(parse_line("# comment").unwrap(), None);
         assert_eq!(parse_line("   ").unwrap(), None);
         assert_eq!(words(r#"a "\x41\x7a" '\x41'"#), ["a", "Az", r"\x41"]);
-        assert!(parse_line(r#"a "\xff""#).is_err() && parse_line(r#"a "\x4"#).is_err());
+        assert_eq!(words(r#"a "\xc3\xa4""#), ["a", "ä"]);
+        assert_eq!(bytes::to_bytes(&words(r#"a "b\xff""#)[1]), &b"b\xff"[..]);
+        assert!(parse_line(r#"a "\x4"#).is_err());
         assert!(parse_line(r#"a "b"#).is_err() && parse_line(r#"a "b"c"#).is_err());
     }
 

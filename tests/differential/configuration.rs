@@ -29,7 +29,7 @@ const OWN_DEFAULTS: [(&str, &str); 7] = [
     ("syslog-ident", "the program's name"),
 ];
 /// What every directive is set to.
-const VALUES: [&str; 26] = [
+const VALUES: [&str; 31] = [
     "yes",
     "NO",
     "0",
@@ -56,9 +56,14 @@ const VALUES: [&str; 26] = [
     "-99999999999",
     "9223372036854775807",
     "9999999999999999999999",
+    "9223372036854775808",
+    "-1b",
+    "0x10",
+    " 1",
+    "5  6",
 ];
 /// The same for those whose values have a form of their own.
-const FORMS: [(&str, &[&str]); 12] = [
+const FORMS: [(&str, &[&str]); 13] = [
     (
         "client-output-buffer-limit",
         &[
@@ -90,6 +95,7 @@ const FORMS: [(&str, &[&str]); 12] = [
     ("cluster-announce-human-nodename", &["a_b", "a:b", "a/b", "a~b", "a,b", "a@b", "é"]),
     ("locale-collate", &["C", "POSIX", "C.UTF-8"]),
     ("cluster-announce-hostname", &["a.b-c", "a_b", "host", "-", "a b"]),
+    ("dbfilename", &["a", "a/b", ""]),
     ("maxmemory-clients", &["0%", "100%", "5%5", "%", "-5%", "0", "12345"]),
     ("tcp-keepalive", &[" 1", "1 ", "+1", "01", "0x1", "1.0"]),
 ];
@@ -112,6 +118,10 @@ fn on_purpose(name: &str, value: &str) -> bool {
         "appendonly" => value.eq_ignore_ascii_case("yes"),
         // There is nothing here that would have to be able to do it.
         "activedefrag" => true,
+        // It makes three numbers of two words.
+        "oom-score-adj-values" => value == "5  6",
+        // Nobody has so much that the greatest number here would not do.
+        "maxmemory" | "cluster-link-sendbuf-limit" | "maxmemory-clients" => value == "9223372036854775808",
         // A Valkey that was built without TLS ends then.
         "tls-cluster" | "tls-replication" => value.eq_ignore_ascii_case("yes"),
         _ => false,

@@ -3,7 +3,7 @@
 use super::help;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Merge, Plan, Scope};
-use crate::config::{Config, Directive};
+use crate::config::{Config, Directive, bytes};
 use crate::ctx::{Ctx, Decide, HostRequest, Next, On, Payload, SessionCtx};
 use crate::errors::Error;
 use crate::glob::glob_match;
@@ -106,7 +106,7 @@ fn get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<()
     reply.map(found.len());
     for (name, value) in found {
         reply.bulk(name);
-        reply.bulk(value.as_bytes());
+        reply.bulk(&bytes::to_bytes(value));
     }
     Ok(())
 }
@@ -146,8 +146,7 @@ fn changed(args: Args<'_>, settings: &Settings) -> Result<Config, Error> {
     let mut config = settings.config.clone();
     for (idx, (directive, value)) in pairs(args, true)?.into_iter().enumerate() {
         let name = args.at(2 + 2 * idx);
-        let value = std::str::from_utf8(value).map_err(|_| failed(name, "argument must be valid UTF-8"))?;
-        config.set(directive, value).map_err(|why| failed(name, &why))?;
+        config.set(directive, &bytes::to_text(value)).map_err(|why| failed(name, &why))?;
         if directive.name == "maxclients" && config.number("maxclients") > i64::from(settings.maxclients_max)
         {
             let why = "The operating system is not able to handle the specified number of clients, try with";

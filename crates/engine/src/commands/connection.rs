@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::command::{Command, Flags, Plan};
+use crate::config::bytes;
 use crate::ctx::SessionCtx;
 use crate::errors::Error;
 use crate::modes::Modes;
@@ -188,7 +189,7 @@ fn greet(client: &Client, zone: &str, reply: &mut Reply) {
     reply.array(0);
     if !zone.is_empty() {
         reply.bulk(b"availability_zone");
-        reply.bulk(zone.as_bytes());
+        reply.bulk(&bytes::to_bytes(zone));
     }
 }
 

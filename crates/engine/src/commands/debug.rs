@@ -6,7 +6,7 @@ use super::object::encoding_name;
 use super::{debug_tables, help};
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan, Scope};
-use crate::config::bytes;
+use crate::config::amount;
 use crate::ctx::{Ctx, HostRequest, PartResult, Payload, SessionCtx};
 use crate::digest::{DatasetDigest, Digest, value_digest};
 use crate::errors::{Error, echoed};
@@ -283,7 +283,7 @@ fn object(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
 /// From which length on an element of a long list gets a piece of its own.
 fn threshold(args: Args<'_>) -> Result<usize, Error> {
     let text = std::str::from_utf8(args.at(2)).ok();
-    let size = text.and_then(bytes).and_then(|size| usize::try_from(size).ok());
+    let size = text.and_then(amount).and_then(|size| usize::try_from(size).ok());
     size.filter(|size| *size <= THRESHOLD_MAX)
         .ok_or(Error::text("ERR argument must be a memory value bigger than 1 and smaller than 4gb"))
 }

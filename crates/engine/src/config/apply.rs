@@ -1,6 +1,6 @@
 //! From the configuration's text to the typed fields that the engine works with.
 
-use super::Config;
+use super::{Config, bytes};
 use crate::events::EventClasses;
 use crate::settings::{
     CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
@@ -79,7 +79,7 @@ impl Settings {
         self.compact = CompactLimits { seed, ..compact(&config) };
         self.compact.list_size.alone_bytes_min = alone_bytes_min;
         self.hll_sparse_max_bytes = size(&config, "hll-sparse-max-bytes");
-        self.password = Password(config.value("requirepass").as_bytes().into());
+        self.password = Password((&*bytes::to_bytes(config.value("requirepass"))).into());
         self.protected_mode = config.is_on("protected-mode");
         self.events = EventClasses::from_letters(config.value("notify-keyspace-events"));
         self.config = config;

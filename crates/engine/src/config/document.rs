@@ -20,7 +20,7 @@ the command line goes before the file. In a file, `#` begins a comment line, val
 line of a directive counts, but lines of `save` add up, and `client-output-buffer-limit` changes the classes that it names. An
 unknown directive is an error. `rename-command NAME NEW` gives a command another name, `rename-command NAME \"\"` forbids it.
 `--check-config` looks whether a configuration makes sense, and whether this machine has the CPUs for it: exit code 0, or 2 and a
-sentence. Values are text in UTF-8, passwords too: others are refused; comments may be anything. `CONFIG GET` and `CONFIG SET` read and change
+sentence. Values, passwords too, may be any bytes (`\\xff` in double quotes). `CONFIG GET` and `CONFIG SET` read and change
 directives while the server runs, on all shards or on none; `CONFIG REWRITE` writes them into the file.
 
 Amounts of memory are bytes, or have a unit: `1k` is 1000 bytes and `1kb` 1024, likewise `m`, `mb`, `g`, `gb`.

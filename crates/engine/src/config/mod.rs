@@ -5,6 +5,7 @@
 //! `apply` sets from the values. Every shard has a copy of both.
 
 mod apply;
+pub mod bytes;
 mod document;
 mod meaning;
 mod special;
@@ -14,7 +15,7 @@ mod value;
 use crate::session::Client;
 pub use document::document;
 use table::DIRECTIVES;
-pub(crate) use value::bytes;
+pub(crate) use value::amount;
 
 /// Addresses that `bind` may name, as in Redis.
 const BIND_MAX: usize = 16;
@@ -134,6 +135,12 @@ impl Directive {
             ("shutdown-on-sigint" | "shutdown-on-sigterm", value) if value.starts_with("save nosave") => {
                 Err("shutdown options SAVE and NOSAVE can't be used simultaneously".to_owned())
             }
+            ("logfile" | "unixsocket", value)
+                if value.chars().any(|letter| bytes::byte_of(letter).is_some()) =>
+            {
+                Err("argument must be valid UTF-8".to_owned())
+            }
+            ("dbfilename", "") => Err("dbfilename can't be empty".to_owned()),
             ("appendonly", "yes") => Err("this server writes no append-only file".to_owned()),
             ("bind", value) if value.split_ascii_whitespace().count() > BIND_MAX => {
                 Err("Too many bind addresses specified.".to_owned())

@@ -1,7 +1,7 @@
 //! Directives whose values have a form of their own.
 
 use super::Kind;
-use super::value::bytes;
+use super::value::amount;
 
 /// The classes of clients that have limits, under all their names, in the order in which they are shown.
 const CLASSES: [(&str, &str); 4] =
@@ -18,7 +18,7 @@ pub(super) fn output_limits(text: &str) -> Result<String, String> {
         let class = CLASSES.iter().find(|(name, _)| name.eq_ignore_ascii_case(group[0]));
         let (_, class) = class
             .ok_or_else(|| "Invalid client class specified in buffer limit configuration.".to_owned())?;
-        let limits = (bytes(group[1]), bytes(group[2]), group[3].parse::<u32>().ok());
+        let limits = (amount(group[1]), amount(group[2]), group[3].parse::<u32>().ok());
         let (Some(hard), Some(soft), Some(seconds)) = limits else {
             return Err(
                 "Error in hard, soft or soft_seconds setting in buffer limit configuration.".to_owned()
@@ -44,7 +44,7 @@ pub(super) fn with_output_limits(value: &str, changes: &str) -> String {
 pub(super) fn percentiles(text: &str) -> Result<String, String> {
     let name = "latency-tracking-info-percentiles";
     let mut shown = Vec::new();
-    for word in text.split_ascii_whitespace() {
+    for word in text.split(' ').filter(|_| !text.is_empty()) {
         let percent: f64 = word.parse().map_err(|_| format!("Invalid {name} parameters"))?;
         if !(0.0..=100.0).contains(&percent) {
             return Err(format!("{name} parameters should sit between [0.0,100.0]"));
@@ -187,9 +187,14 @@ pub(super) fn node_name(text: &str) -> Result<String, String> {
     of_plain_letters(text, "Announced human node name contained invalid character")
 }
 
+const HOST_NAME_BYTES_MAX: usize = 255;
+
 /// Letters, digits, hyphens and dots.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     let valid = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'));
+    if text.len() > HOST_NAME_BYTES_MAX {
+        return Err("Hostnames must be less than 256 characters".to_owned());
+    }
     let complaint = "Hostnames may only contain alphanumeric characters, hyphens or dots";
     valid.then(|| text.to_owned()).ok_or_else(|| complaint.to_owned())
 }
@@ -219,6 +224,8 @@ mod tests {
         );
         assert!(oom_scores("1 2").is_err() && oom_scores("1 2 9999").is_err());
         assert!(output_limits("normal 1 2").is_err() && output_limits("other 1 2 3").is_err());
-        assert!(percentiles("101").is_err() && percentiles("x").is_err());
+        assert!(percentiles("101").is_err() && percentiles("x").is_err() && percentiles("5  6").is_err());
+        assert_eq!(percentiles("").as_deref(), Ok(""));
+        assert!(host_name(&"a".repeat(255)).is_ok() && host_name(&"a".repeat(256)).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use super::Kind;
 
 /// The units of amounts of memory: `1k` is 1000 bytes, `1kb` 1024, and so on.
-const UNITS: [(&str, i64); 8] = [
+const UNITS: [(&str, u64); 8] = [
     ("kb", 1 << 10),
     ("mb", 1 << 20),
     ("gb", 1 << 30),
@@ -15,7 +15,7 @@ const UNITS: [(&str, i64); 8] = [
 ];
 
 /// An amount of memory in bytes, as redis.conf writes it. No digits are 0.
-pub(crate) fn bytes(text: &str) -> Option<i64> {
+pub(crate) fn amount(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (digits, size) = UNITS.iter().find_map(|(unit, size)| Some((lower.strip_suffix(unit)?, size)))?;
     if digits.is_empty() {
@@ -24,11 +24,11 @@ pub(crate) fn bytes(text: &str) -> Option<i64> {
     digits
         .bytes()
         .all(|byte| byte.is_ascii_digit())
-        .then(|| digits.parse::<i64>().ok()?.checked_mul(*size))?
+        .then(|| digits.parse::<u64>().ok()?.checked_mul(*size))?
 }
 
-fn within(value: i64, min: i64, max: i64) -> Result<String, String> {
-    if (min..=max).contains(&value) {
+fn within(value: i128, min: i64, max: i64) -> Result<String, String> {
+    if (i128::from(min)..=i128::from(max)).contains(&value) {
         Ok(value.to_string())
     } else {
         Err(format!("argument must be between {min} and {max} inclusive"))
@@ -47,7 +47,7 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<String, String> {
     match kind {
         Kind::Bool => word(&["yes", "no"], text).map_err(|_| "argument must be 'yes' or 'no'".to_owned()),
         Kind::Int { min, max } => match crate::args::parse_int(text.as_bytes()) {
-            Some(value) => within(value, min, max),
+            Some(value) => within(value.into(), min, max),
             None => Err("argument couldn't be parsed into an integer".to_owned()),
         },
         Kind::Octal => match u32::from_str_radix(text, 8) {
@@ -56,10 +56,9 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<String, String> {
             Err(_) => Err("argument couldn't be parsed as an octal number".to_owned()),
         },
         Kind::Bytes { min, max } => {
-            let value = match text.strip_prefix('-') {
-                Some(digits) if min < 0 => bytes(digits).map(|value| -value),
-                _ => bytes(text),
-            };
+            // Below nothing there are no units.
+            let negative = || crate::args::parse_int(text.as_bytes()).filter(|_| min < 0).map(i128::from);
+            let value = amount(text).map(i128::from).or_else(negative);
             within(value.ok_or_else(|| "argument must be a memory value".to_owned())?, min, max)
         }
         Kind::BytesOrPercent => {
@@ -69,7 +68,8 @@ pub(super) fn parse(kind: Kind, text: &str) -> Result<String, String> {
                 Some(1..=100) => Ok(text.to_owned()),
                 Some(101..) => Err("percentage argument must be less or equal to 100".to_owned()),
                 Some(_) => Err("argument must be a memory or percent value".to_owned()),
-                None => bytes(text)
+                None => amount(text)
+                    .filter(|value| i64::try_from(*value).is_ok())
                     .map(|value| value.to_string())
                     .ok_or_else(|| "argument must be a memory or percent value".to_owned()),
             }
@@ -105,9 +105,9 @@ mod tests {
             ("1tb", None),
             ("-1", None),
             ("1 kb", None),
-            ("9999999999gb", None),
+            ("99999999999gb", None),
         ] {
-            assert_eq!(bytes(text), expected, "{text}");
+            assert_eq!(amount(text), expected, "{text}");
         }
     }
 
@@ -121,6 +121,13 @@ mod tests {
             (Kind::Int { min: 0, max: 9 }, "x", Err("argument couldn't be parsed into an integer")),
             (Kind::Octal, "0770", Ok("770")),
             (Kind::Bytes { min: -1, max: 9 }, "-1", Ok("-1")),
+            (Kind::Bytes { min: -1, max: 9 }, "-1b", Err("argument must be a memory value")),
+            (Kind::Bytes { min: -1, max: 9 }, "-2", Err("argument must be between -1 and 9 inclusive")),
+            (
+                Kind::Bytes { min: 0, max: 9 },
+                "9223372036854775808",
+                Err("argument must be between 0 and 9 inclusive"),
+            ),
             (Kind::BytesOrPercent, "5%", Ok("5%")),
             (Kind::BytesOrPercent, "101%", Err("percentage argument must be less or equal to 100")),
             (Kind::Enum(&["a", "b"]), "B", Ok("b")),
