@@ -57,6 +57,7 @@ mod pubsub_info;
 mod pubsub_tests;
 mod recent;
 mod replication;
+mod restore;
 mod scan;
 mod server;
 mod set;
@@ -124,6 +125,7 @@ static FAMILIES: &[&[Command]] = &[
     latency::COMMANDS,
     memory::COMMANDS,
     dump::COMMANDS,
+    restore::COMMANDS,
     pubsub::COMMANDS,
     pubsub_info::COMMANDS,
     hash::COMMANDS,
