@@ -72,7 +72,7 @@ impl PieceSizes {
     /// Whatever can be done in pieces is, one element at a time.
     pub const SMALLEST: Self = Self { brief_len: 0, piece_len: 1 };
     /// Elements are short up to this many bytes on average.
-    const SHORT_BYTES: usize = 512;
+    pub const SHORT_BYTES: usize = 512;
 }
 
 impl Pacing {

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing, PieceSizes};
 use crate::command_stats::CommandStats;
-use crate::commands::{ScoreWork, SetWork, SortShare, SortWork};
+use crate::commands::{DumpWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -202,6 +202,10 @@ pub enum Payload {
     Scoring(Box<ScoreWork>),
     /// A copy that is.
     Copying(Box<Copying>),
+    /// A payload of DUMP that is.
+    Dumping(Box<DumpWork>),
+    /// A value that is being restored from one.
+    Restoring(Box<RestoreWork>),
     /// Numbers of clients.
     Clients(Vec<u64>),
     /// A digest of a shard's data.
@@ -231,6 +235,7 @@ impl Payload {
             Self::Combining(work) => work.discard(keyspace),
             Self::Scoring(work) => work.discard(keyspace),
             Self::Copying(copying) => keyspace.discard(copying.into_value()),
+            Self::Restoring(work) => work.discard(keyspace),
             _ => {}
         }
     }

@@ -153,6 +153,10 @@ pub(crate) const PLACES: [Place; 3] = [
     Place { lon: "2.349014", lat: "48.864716", score: 3_663_832_805_879_806, distance_km: 1680 },
 ];
 
+/// A payload of DUMP with nothing but ASCII in it, and the list that it holds.
+pub(crate) const PAYLOAD: &str = "\x01\x03\x02ra\x02rf\x02rl\n\x00u3A\x7fF\x0eWI";
+pub(crate) const RESTORED: [&str; 3] = ["ra", "rf", "rl"];
+
 type Make = fn(&mut Workload, &mut Rng) -> Operation;
 
 /// The frequent ones several times.
@@ -207,6 +211,9 @@ const LISTS: &[Make] = &[
     |w, r| w.many(r, "UNLINK", "list", false),
     |w, r| w.pair(r, "RENAME", "list"),
     |w, r| w.pair(r, "COPY", "list"),
+    |w, r| w.on_key(r, "DUMP", "list", &[]),
+    |w, r| w.on_key(r, "RESTORE", "list", &["0", PAYLOAD]),
+    |w, r| w.on_key(r, "RESTORE", "list", &["0", PAYLOAD, "REPLACE"]),
     |w, r| w.on_key(r, "SORT_RO", "list", &["ALPHA"]),
     |w, r| {
         let keys = [w.key(r, "list"), w.key(r, "list")];

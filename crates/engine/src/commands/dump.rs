@@ -1,11 +1,12 @@
 //! DUMP: what a key holds as bytes that Redis and Valkey understand, too.
 
 use crate::args::Args;
-use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::Ctx;
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, PieceSizes, Plan};
+use crate::ctx::{Ctx, Payload};
 use crate::errors::Error;
 use crate::keyspace::ValueRef;
-use crate::rdb::{Writer, seal};
+use crate::rdb::{Writer, checksum, seal};
+use crate::values::{Place, Side};
 use crate::wall::WallClock;
 use bytes::Bytes;
 use corelane_resp::Reply;
@@ -25,45 +26,107 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     ..Command::DEFAULT
 }];
 
-/// A value as it is written.
-fn written(value: ValueRef<'_>, wall: WallClock) -> Writer {
-    let mut writer = Writer::default();
-    match value {
-        ValueRef::String(string) => writer.string(string),
-        ValueRef::Hash(hash) => {
-            let mut deadlines = false;
-            hash.for_each(|field, _| deadlines = deadlines || hash.deadline(&field.text()).is_some());
-            writer.hash(hash.len(), deadlines);
-            hash.for_each(|field, value| {
-                let field = field.text();
-                writer.field(&field, &value.text(), hash.deadline(&field).map(|at| wall.shows_at(at)));
-            });
+/// A payload that is being written.
+#[derive(Clone, Debug)]
+pub struct DumpWork {
+    writer: Writer,
+    /// Where in the value to go on.
+    place: u64,
+    /// How many bytes have been summed up, and their checksum.
+    summed: (usize, u64),
+}
+
+impl DumpWork {
+    /// What stands in front of a value's elements.
+    fn new(value: ValueRef<'_>) -> Self {
+        let mut writer = Writer::default();
+        let (len, bytes) = extent(value);
+        writer.reserve(if bytes > 0 { bytes + ELEMENT_FRAME * len } else { 0 });
+        match value {
+            ValueRef::String(string) => writer.string(string.len()),
+            ValueRef::Hash(hash) => {
+                let mut deadlines = false;
+                if hash.has_deadlines() {
+                    hash.for_each(|field, _| deadlines = deadlines || hash.deadline(&field.text()).is_some());
+                }
+                writer.hash(hash.len(), deadlines);
+            }
+            ValueRef::List(list) => writer.list(list.len()),
+            ValueRef::Set(set) => writer.set(set.len()),
+            ValueRef::SortedSet(set) => writer.sorted_set(set.len()),
         }
-        ValueRef::List(list) => {
-            writer.list(list.len());
-            list.iter().for_each(|element| writer.element(&element.text()));
-        }
-        ValueRef::Set(set) => {
-            writer.set(set.len());
-            set.for_each(|member| writer.element(&member.text()));
-        }
-        ValueRef::SortedSet(set) => {
-            writer.sorted_set(set.len());
-            set.visit(0, set.len(), false, &mut |member, score| writer.member(member, score));
-        }
+        Self { writer, place: 0, summed: (0, 0) }
     }
-    writer
+
+    /// Writes about `budget` elements more; true when all are written. Fields with deadlines come at once: some might go between
+    /// two pieces.
+    fn step(&mut self, value: ValueRef<'_>, wall: WallClock, budget: usize) -> bool {
+        let (writer, place) = (&mut self.writer, self.place);
+        let next = match value {
+            ValueRef::String(string) => {
+                let from = place as usize;
+                let end =
+                    string.len().min(from.saturating_add(budget.saturating_mul(PieceSizes::SHORT_BYTES)));
+                writer.part(&string[from..end]);
+                (end < string.len()).then_some(end as u64)
+            }
+            ValueRef::Hash(hash) => {
+                let budget = if hash.has_deadlines() { usize::MAX } else { budget };
+                hash.walk(place, budget, |field, value| {
+                    let field = field.text();
+                    writer.field(&field, &value.text(), hash.deadline(&field).map(|at| wall.shows_at(at)));
+                })
+            }
+            ValueRef::List(list) => {
+                let first = if place == 0 { list.end(Side::Left) } else { Some(Place::from_number(place)) };
+                list.visit(first, budget, |element| writer.element(&element.text())).map(Place::to_number)
+            }
+            ValueRef::Set(set) => set.walk(place, budget, |member| writer.element(&member.text())),
+            ValueRef::SortedSet(set) => {
+                let from = place as usize;
+                set.visit(from, budget, false, &mut |member, score| writer.member(member, score));
+                from.checked_add(budget).filter(|next| *next < set.len()).map(|next| next as u64)
+            }
+        };
+        let (before, sum) = self.summed;
+        let bytes = self.writer.bytes();
+        self.summed = (bytes.len(), checksum(sum, &bytes[before..]));
+        self.place = next.unwrap_or(place);
+        next.is_none()
+    }
+}
+
+/// What an element has beside it in a payload: its length, or a score, or more digits than bytes.
+const ELEMENT_FRAME: usize = 16;
+
+/// How much there is to write. A long string is as many short elements.
+fn extent(value: ValueRef<'_>) -> (usize, usize) {
+    match value {
+        ValueRef::String(string) => (string.len() / PieceSizes::SHORT_BYTES, string.len()),
+        _ => value.extent(),
+    }
 }
 
 fn dump(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let (key, wall) = (ctx.key(args.at(1)), ctx.shard.wall);
-    match ctx.lookup(key) {
-        Some(entry) => {
-            let payload = seal(written(entry.value(), wall));
-            drop(entry);
-            reply.bulk_shared(Bytes::from(payload));
-        }
-        None => reply.null(),
+    let (pacing, key, wall) = (ctx.pacing(), ctx.key(args.at(1)), ctx.shard.wall);
+    let begun = match std::mem::take(&mut ctx.payload) {
+        Payload::Dumping(work) => Some(work),
+        _ => None,
+    };
+    let Some(entry) = ctx.lookup_once(key) else {
+        reply.null();
+        return Ok(Flow::Done);
+    };
+    let (value, extent) = (entry.value(), extent(entry.value()));
+    let Some(piece) = pacing.piece(extent.0, extent) else { return Ok(Flow::Later) };
+    let mut work = begun.unwrap_or_else(|| Box::new(DumpWork::new(value)));
+    let is_done = work.step(value, wall, piece);
+    drop(entry);
+    if !is_done {
+        ctx.payload = Payload::Dumping(work);
+        return Ok(Flow::Again(1));
     }
+    let DumpWork { writer, summed, .. } = *work;
+    reply.bulk_shared(Bytes::from(seal(writer, summed)));
     Ok(Flow::Done)
 }

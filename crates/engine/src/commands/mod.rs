@@ -154,7 +154,9 @@ static FAMILIES: &[&[Command]] = &[
     geo_search::COMMANDS,
 ];
 
+pub use dump::DumpWork;
 pub(crate) use list_blocking::wait_deadline;
+pub use restore::RestoreWork;
 pub use set_combine::SetWork;
 pub use sort::SortShare;
 pub use sort_pieces::SortWork;

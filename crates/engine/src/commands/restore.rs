@@ -1,12 +1,12 @@
 //! RESTORE: a key from bytes that DUMP has made, here or elsewhere.
 
 use crate::args::Args;
-use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::Ctx;
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Pace, PieceSizes, Plan};
+use crate::ctx::{Ctx, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
-use crate::keyspace::{Millis, NewValue, Value};
-use crate::rdb::{Portable, Reader, unseal};
+use crate::keyspace::{Key, Keyspace, Millis, NewValue, Value};
+use crate::rdb::{Checksums, Portable, Reader, Sealed, Unread, Unreadable, checksum};
 use crate::settings::CompactLimits;
 use crate::values::{Hash, List, Set, Side, SortedSet};
 use crate::wall::{Present, WallClock};
@@ -27,44 +27,128 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     ..Command::DEFAULT
 }];
 
-/// A value that was read, in the form that the limits ask for.
-fn value_of(portable: Portable, limits: &CompactLimits, wall: WallClock) -> Value {
+/// A value that is being restored.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreWork {
+    /// How many bytes of the payload have been summed up, and their checksum.
+    summed: (usize, u64),
+    /// What is left of the value, and how many units and bytes it has in all.
+    unread: Option<(Unread, usize, usize)>,
+    /// What has been read of it.
+    value: Option<Value>,
+    /// How many bytes of the payload are left.
+    rest: usize,
+}
+
+/// How many short elements a payload has, about; and its bytes. `None` if it is none.
+fn extent(payload: &[u8]) -> Option<(usize, usize)> {
+    let content = Sealed::of(payload)?.content;
+    let unread = Reader::new(content).begin().ok()?;
+    let len = unread.units().saturating_mul(unread.unit_len(content.len(), unread.units()));
+    // A bad payload may say anything.
+    Some((len.min(content.len()), content.len()))
+}
+
+impl RestoreWork {
+    /// Sums up or reads about as much as `budget` elements come to; true when all is done.
+    fn step(
+        &mut self,
+        payload: &[u8],
+        checksums: Checksums,
+        budget: usize,
+        making: (&CompactLimits, WallClock),
+    ) -> Result<bool, Error> {
+        let wrong = Error::text("ERR DUMP payload version or checksum are wrong");
+        let Some(sealed) = Sealed::of(payload) else { return Err(wrong) };
+        let (from, sum) = self.summed;
+        if checksums == Checksums::Checked && from < sealed.summed.len() {
+            let bytes = budget.saturating_mul(PieceSizes::SHORT_BYTES);
+            let end = sealed.summed.len().min(from.saturating_add(bytes));
+            self.summed = (end, checksum(sum, &sealed.summed[from..end]));
+            let is_wrong = end == sealed.summed.len() && self.summed.1 != sealed.checksum;
+            return if is_wrong { Err(wrong) } else { Ok(false) };
+        }
+        self.read(sealed.content, budget, making).map_err(|_| Error::text("ERR Bad data format"))
+    }
+
+    fn read(
+        &mut self,
+        content: &[u8],
+        budget: usize,
+        making: (&CompactLimits, WallClock),
+    ) -> Result<bool, Unreadable> {
+        let mut reader = Reader::new(content);
+        let (mut unread, units, bytes) = match self.unread {
+            Some(unread) => {
+                reader = Reader::new(&content[content.len() - self.rest..]);
+                unread
+            }
+            None => {
+                let unread = reader.begin()?;
+                (unread, unread.units(), content.len())
+            }
+        };
+        let piece = (budget / unread.unit_len(bytes, units)).max(1);
+        let portable = reader.some(&mut unread, piece)?;
+        add(&mut self.value, portable, units, making)?;
+        (self.unread, self.rest) = (Some((unread, units, bytes)), reader.rest().len());
+        Ok(unread.units() == 0)
+    }
+
+    /// Gives up, and has what it has read freed by and by.
+    pub(crate) fn discard(self, keyspace: &mut Keyspace) {
+        self.value.into_iter().for_each(|value| keyspace.discard(value));
+    }
+}
+
+/// Adds what has been read to a value of so many units, in the form that the limits ask for. No element may be there already.
+fn add(
+    value: &mut Option<Value>,
+    portable: Portable,
+    units: usize,
+    (limits, wall): (&CompactLimits, WallClock),
+) -> Result<(), Unreadable> {
+    let mut is_new = true;
     match portable {
-        Portable::String(string) => Value::String(Bytes::from(string)),
+        Portable::String(string) => *value = Some(Value::String(Bytes::from(string))),
         Portable::Hash(fields) => {
-            let mut hash = Hash::default();
+            let Value::Hash(hash) = value.get_or_insert_with(|| Value::Hash(Hash::default())) else {
+                return Err(Unreadable::Malformed);
+            };
             for field in &fields {
-                hash.set(&field.name, &field.value, limits);
+                is_new &= hash.set(&field.name, &field.value, limits);
                 if let Some(at) = field.expiry {
                     hash.set_deadline(&field.name, Some(wall.moment_of(at)), limits.seed);
                 }
             }
-            Value::Hash(hash)
         }
         Portable::List(elements) => {
-            let mut list = List::default();
+            let Value::List(list) = value.get_or_insert_with(|| Value::List(List::default())) else {
+                return Err(Unreadable::Malformed);
+            };
             for element in &elements {
                 list.prepare(limits.list_size, element.len(), 1);
                 list.push(Side::Right, element, limits.list_size);
             }
-            Value::List(list)
         }
         Portable::Set(members) => {
             let first = members.first().map_or(&b""[..], |member| member);
-            let mut set = Set::for_members(first, members.len(), limits);
-            for member in &members {
-                set.add(member, limits);
-            }
-            Value::Set(set)
+            let expected = units.max(members.len());
+            let empty = || Value::Set(Set::for_members(first, expected, limits));
+            let Value::Set(set) = value.get_or_insert_with(empty) else { return Err(Unreadable::Malformed) };
+            members.iter().for_each(|member| is_new &= set.add(member, limits));
         }
         Portable::SortedSet(members) => {
-            let mut set = SortedSet::default();
+            let Value::SortedSet(set) = value.get_or_insert_with(|| Value::SortedSet(SortedSet::default()))
+            else {
+                return Err(Unreadable::Malformed);
+            };
             for (member, score) in &members {
-                set.insert(member, *score, limits);
+                is_new &= set.insert(member, *score, limits).is_none();
             }
-            Value::SortedSet(set)
         }
     }
+    if is_new { Ok(()) } else { Err(Unreadable::Malformed) }
 }
 
 /// RESTORE's options.
@@ -114,23 +198,58 @@ impl Options {
             ttl => Some(now.saturating_add(ttl)),
         })
     }
+
+    /// When the key was used last, or how often.
+    fn set_access(&self, ctx: &mut Ctx<'_>, key: Key<'_>) {
+        let policy = &ctx.shard.keyspace.access;
+        let access = match self {
+            Self { idle_s: Some(idle_s), .. } => policy.idle_for(*idle_s, ctx.now),
+            Self { frequency: Some(frequency), .. } => policy.used_so_often(*frequency, ctx.now),
+            _ => None,
+        };
+        if let Some(access) = access
+            && let Some(mut entry) = ctx.find(key)
+        {
+            entry.set_access(access);
+        }
+    }
 }
 
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let options = Options::parse(args)?;
     let (key, now) = (ctx.key(args.at(1)), ctx.now);
-    if !options.replace && ctx.find_to_change(key).is_some() {
-        return Err(Error::text("BUSYKEY Target key name already exists."));
-    }
+    let (pacing, payload) = (ctx.pacing(), args.at(3));
+    let mut work = match std::mem::take(&mut ctx.payload) {
+        Payload::Restoring(work) => work,
+        _ if !options.replace && ctx.find_to_change(key).is_some() => {
+            return Err(Error::text("BUSYKEY Target key name already exists."));
+        }
+        _ => Box::default(),
+    };
     let deadline = options.deadline(args.int(2)?, ctx.present())?;
-    let content = unseal(args.at(3), ctx.shard.checksums)
-        .ok_or(Error::text("ERR DUMP payload version or checksum are wrong"))?;
-    let mut reader = Reader::new(content);
-    let portable = reader.value().map_err(|_| Error::text("ERR Bad data format"))?;
-    let value = value_of(portable, &ctx.shard.settings.compact, ctx.shard.wall);
+    let extent = extent(payload).unwrap_or_default();
+    let Some(piece) = pacing.piece(extent.0, extent) else { return Ok(Flow::Later) };
+    let (checksums, limits, wall) = (ctx.shard.checksums, ctx.shard.settings.compact, ctx.shard.wall);
+    loop {
+        match work.step(payload, checksums, piece, (&limits, wall)) {
+            Ok(true) => break,
+            Ok(false) if pacing.pace == Pace::Pieces => {
+                ctx.payload = Payload::Restoring(work);
+                return Ok(Flow::Again(1));
+            }
+            Ok(false) => {}
+            Err(error) => {
+                work.discard(&mut ctx.shard.keyspace);
+                return Err(error);
+            }
+        }
+    }
+    let value = work.value.filter(|value| !value.as_ref().is_empty_collection());
+    let value = value.ok_or(Error::text("ERR Bad data format"))?;
     let there = options.replace && ctx.remove(key);
     reply.ok();
     if deadline.is_some_and(|at| at <= now) {
+        ctx.shard.keyspace.discard(value);
         if there {
             ctx.notify(EventClasses::GENERIC, "del", key.bytes);
         }
@@ -138,16 +257,6 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     }
     ctx.set(key, NewValue::Owned(value), deadline);
     ctx.notify(EventClasses::GENERIC, "restore", key.bytes);
-    let policy = &ctx.shard.keyspace.access;
-    let access = match options {
-        Options { idle_s: Some(idle_s), .. } => policy.idle_for(idle_s, now),
-        Options { frequency: Some(frequency), .. } => policy.used_so_often(frequency, now),
-        _ => None,
-    };
-    if let Some(access) = access
-        && let Some(mut entry) = ctx.find(key)
-    {
-        entry.set_access(access);
-    }
+    options.set_access(ctx, key);
     Ok(Flow::Done)
 }

@@ -2,6 +2,7 @@
 
 use super::testing::{Bench, Visitor};
 use crate::command::PieceSizes;
+use corelane_resp::{Frame, decode, encode_command};
 
 const MANY: usize = 5000;
 
@@ -116,6 +117,10 @@ const COMMANDS: &[&str] = &[
     "COPY z d REPLACE",
     "COPY z2 d",
     "COPY none d REPLACE",
+    "DUMP h",
+    "DUMP l",
+    "DUMP s",
+    "DUMP z",
 ];
 
 /// What shows what they have stored.
@@ -178,6 +183,10 @@ const TURNS: &[(usize, &str)] = &[
     (8, "COPY l d REPLACE"),
     (49, "COPY s d REPLACE"),
     (49, "COPY z d REPLACE"),
+    (49, "DUMP h"),
+    (49, "DUMP l"),
+    (49, "DUMP s"),
+    (49, "DUMP z"),
 ];
 
 #[test]
@@ -225,6 +234,61 @@ fn others_go_on_and_writers_wait() {
         assert_eq!(heard(&mut bench, other), 0, "{command}");
         assert_eq!(bench.hear(reader), expected);
         assert_eq!((bench.hear(writer).as_str(), bench.hear(other).as_str()), (":1", ":0"), "{command}");
+    }
+}
+
+/// The bytes of a request, and of the bulk that answers it.
+fn ask(bench: &mut Bench, words: &[&[u8]]) -> Vec<u8> {
+    let mut request = Vec::new();
+    encode_command(&mut request, words);
+    match decode(&bench.exchange(&request)) {
+        Ok(Some((Frame::Bulk(bytes), _))) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn values_are_restored_in_pieces() {
+    for shards in [1, 2] {
+        let mut bench = filled(shards, 100);
+        let node = bench.nodes.len() - 1;
+        let client = bench.connect(node, 7);
+        for key in ["h", "l", "s", "z"] {
+            let payload = ask(&mut bench, &[b"DUMP", key.as_bytes()]);
+            let restore = |payload: &[u8]| {
+                let mut request = Vec::new();
+                encode_command(&mut request, &[&b"RESTORE"[..], b"d", b"0", payload, b"REPLACE"]);
+                request
+            };
+            let now = bench.now;
+            bench.nodes[node].feed(client.session(), &restore(&payload), now);
+            let turns = (0..1000).take_while(|_| {
+                bench.carry();
+                tick(&mut bench);
+                bench.nodes[node].session_state(client.session()).is_some_and(|state| state.output.is_empty())
+            });
+            let turns = turns.count();
+            assert!((49..1000).contains(&turns), "{key} on {shards} shards: {turns} turns");
+            assert_eq!(bench.hear(client), "+OK");
+            let look = |bench: &mut Bench, key: &str| {
+                let [digest, encoding] =
+                    ["DEBUG DIGEST-VALUE", "OBJECT ENCODING"].map(|look| bench.run(&format!("{look} {key}")));
+                (digest, encoding)
+            };
+            assert_eq!(look(&mut bench, "d"), look(&mut bench, key), "{key}");
+            // Broken ones change nothing: a checksum that is wrong, and the last element twice, or half of it.
+            let mut broken = payload.clone();
+            broken[200] ^= 1;
+            let now_there = bench.run("DEBUG DIGEST-VALUE d");
+            let wrong = b"-ERR DUMP payload version or checksum are wrong\r\n";
+            assert_eq!(bench.exchange(&restore(&broken)), wrong);
+            bench.run("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
+            broken.truncate(payload.len() - 13);
+            broken.extend_from_slice(&payload[payload.len() - 10..]);
+            assert_eq!(bench.exchange(&restore(&broken)), b"-ERR Bad data format\r\n", "{key}");
+            assert_eq!(bench.run("DEBUG DIGEST-VALUE d"), now_there);
+            bench.run("DEBUG SET-SKIP-CHECKSUM-VALIDATION 0");
+        }
     }
 }
 

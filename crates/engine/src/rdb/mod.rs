@@ -16,7 +16,7 @@ mod packed;
 mod read;
 mod write;
 
-pub use read::{Reader, Unreadable};
+pub use read::{Reader, Unread, Unreadable};
 pub use write::Writer;
 
 use crc::{CRC_64_REDIS, Crc, Table};
@@ -77,12 +77,21 @@ pub struct Field {
     pub expiry: Option<u64>,
 }
 
-/// Makes a payload of what a writer has written: version and checksum are added.
-pub fn seal(writer: Writer) -> Vec<u8> {
+/// The checksum of bytes that follow others, whose checksum is given: 0 for none.
+pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
+    // The algorithm reflects what it begins with.
+    let mut digest = CRC.digest_with_initial(before.reverse_bits());
+    digest.update(bytes);
+    digest.finalize()
+}
+
+/// Makes a payload of what a writer has written: version and checksum are added. So many of the bytes have been summed up before,
+/// to this checksum.
+pub fn seal(writer: Writer, (summed, before): (usize, u64)) -> Vec<u8> {
     let version = if writer.has_field_deadlines() { VERSION_FIELD_DEADLINES } else { VERSION };
     let mut payload = writer.into_bytes();
     payload.extend_from_slice(&version.to_le_bytes());
-    let checksum = CRC.checksum(&payload);
+    let checksum = checksum(before, &payload[summed..]);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload
 }
@@ -97,14 +106,27 @@ pub enum Checksums {
     Ignored,
 }
 
-/// What a payload holds, without version and checksum; `None` where they are wrong.
-pub fn unseal(payload: &[u8], checksums: Checksums) -> Option<&[u8]> {
-    let (content, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_LEN)?)?;
-    let (version, checksum) = footer.split_at(2);
-    let version = u16::from_le_bytes(version.try_into().ok()?);
-    let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
-    let right = checksums == Checksums::Ignored || checksum == CRC.checksum(&payload[..content.len() + 2]);
-    (right && version <= VERSION_FIELD_DEADLINES && !FOREIGN_VERSIONS.contains(&version)).then_some(content)
+/// A payload of a version that is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed<'a> {
+    /// What it holds, without version and checksum.
+    pub content: &'a [u8],
+    /// What the checksum is of: with the version.
+    pub summed: &'a [u8],
+    /// The checksum.
+    pub checksum: u64,
+}
+
+impl<'a> Sealed<'a> {
+    /// Looks at the end of a payload; `None` where it has none, or that of an unknown version.
+    pub fn of(payload: &'a [u8]) -> Option<Self> {
+        let (content, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_LEN)?)?;
+        let (version, checksum) = footer.split_at(2);
+        let version = u16::from_le_bytes(version.try_into().ok()?);
+        let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
+        let known = version <= VERSION_FIELD_DEADLINES && !FOREIGN_VERSIONS.contains(&version);
+        known.then_some(Self { content, summed: &payload[..content.len() + 2], checksum })
+    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,46 @@ enum Length {
     Special(u8),
 }
 
+/// A value whose type has been read, and how much of it has not. A unit of it is what is read at once: an element with what
+/// belongs to it, a node of many elements, or all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Unread {
+    number: u8,
+    units: usize,
+}
+
+impl Unread {
+    /// How many units are left.
+    pub const fn units(self) -> usize {
+        self.units
+    }
+
+    /// About how many elements a unit has, where `bytes` hold so many `units`; a long string is as many short ones.
+    pub fn unit_len(self, bytes: usize, units: usize) -> usize {
+        const SHORT_BYTES: usize = 512;
+        const PACKED_BYTES: usize = 8;
+        let unit_bytes = bytes / units.max(1);
+        match self.number {
+            types::STRING => unit_bytes / SHORT_BYTES,
+            types::LIST
+            | types::SET
+            | types::HASH
+            | types::HASH_DEADLINES
+            | types::ZSET_TEXT
+            | types::ZSET => 1,
+            _ => unit_bytes / PACKED_BYTES,
+        }
+        .max(1)
+    }
+
+    /// Takes so many units, or as many as there are.
+    fn take(&mut self, units: usize) -> usize {
+        let taken = units.min(self.units);
+        self.units -= taken;
+        taken
+    }
+}
+
 /// Reads from bytes that are all there.
 #[derive(Debug)]
 pub struct Reader<'a> {
@@ -49,9 +89,9 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether all has been read.
-    pub const fn is_at_end(&self) -> bool {
-        self.rest.is_empty()
+    /// What has not been read.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], Unreadable> {
@@ -125,35 +165,61 @@ impl<'a> Reader<'a> {
     /// The type is unknown, or what follows is none of its values: cut off, of lengths that do not fit, without elements, or
     /// with an element twice.
     pub fn value(&mut self) -> Result<Portable, Unreadable> {
-        let [number] = self.array()?;
-        let value = match number {
-            types::STRING => Portable::String(self.string()?),
-            types::LIST | types::LIST_ZIPLIST | types::LIST_QUICKLIST | types::LIST_QUICKLIST_2 => {
-                Portable::List(self.list(number)?)
-            }
-            types::SET | types::SET_INTSET | types::SET_LISTPACK => Portable::Set(self.set(number)?),
-            types::HASH | types::HASH_ZIPLIST | types::HASH_LISTPACK | types::HASH_DEADLINES => {
-                Portable::Hash(self.hash(number)?)
-            }
-            types::ZSET_TEXT | types::ZSET | types::ZSET_ZIPLIST | types::ZSET_LISTPACK => {
-                Portable::SortedSet(self.sorted_set(number)?)
-            }
-            unknown => return Err(Unreadable::UnknownType(unknown)),
-        };
+        let mut unread = self.begin()?;
+        let value = self.some(&mut unread, usize::MAX)?;
         if is_sound(&value) { Ok(value) } else { Err(Malformed) }
     }
 
-    fn list(&mut self, number: u8) -> Result<Vec<Vec<u8>>, Unreadable> {
+    /// A type, and how many units its value has.
+    ///
+    /// # Errors
+    /// There is no type, or there are no units.
+    pub fn begin(&mut self) -> Result<Unread, Unreadable> {
+        let [number] = self.array()?;
+        let units = match number {
+            types::LIST
+            | types::LIST_QUICKLIST
+            | types::LIST_QUICKLIST_2
+            | types::SET
+            | types::HASH
+            | types::HASH_DEADLINES
+            | types::ZSET_TEXT
+            | types::ZSET => self.count()?,
+            _ => 1,
+        };
+        Ok(Unread { number, units })
+    }
+
+    /// The next units of a value, at most so many. That no element comes twice is not looked at.
+    ///
+    /// # Errors
+    /// The type is unknown, or what follows is none of its values.
+    pub fn some(&mut self, unread: &mut Unread, units: usize) -> Result<Portable, Unreadable> {
+        let (number, units) = (unread.number, unread.take(units));
+        Ok(match number {
+            types::STRING => Portable::String(self.string()?),
+            types::LIST | types::LIST_ZIPLIST | types::LIST_QUICKLIST | types::LIST_QUICKLIST_2 => {
+                Portable::List(self.list(number, units)?)
+            }
+            types::SET | types::SET_INTSET | types::SET_LISTPACK => Portable::Set(self.set(number, units)?),
+            types::HASH | types::HASH_ZIPLIST | types::HASH_LISTPACK | types::HASH_DEADLINES => {
+                Portable::Hash(self.hash(number, units)?)
+            }
+            types::ZSET_TEXT | types::ZSET | types::ZSET_ZIPLIST | types::ZSET_LISTPACK => {
+                Portable::SortedSet(self.sorted_set(number, units)?)
+            }
+            unknown => return Err(Unreadable::UnknownType(unknown)),
+        })
+    }
+
+    fn list(&mut self, number: u8, units: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
         const PLAIN_NODE: usize = 1;
         match number {
-            types::LIST => {
-                let count = self.count()?;
-                self.strings(count)
-            }
+            types::LIST => self.strings(units),
             types::LIST_ZIPLIST => ziplist(&self.string()?),
             _ => {
                 let mut elements = Vec::new();
-                for _ in 0..self.count()? {
+                for _ in 0..units {
                     if number == types::LIST_QUICKLIST {
                         elements.append(&mut ziplist(&self.string()?)?);
                     } else if self.length()? == PLAIN_NODE {
@@ -167,24 +233,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn set(&mut self, number: u8) -> Result<Vec<Vec<u8>>, Unreadable> {
+    fn set(&mut self, number: u8, units: usize) -> Result<Vec<Vec<u8>>, Unreadable> {
         match number {
-            types::SET => {
-                let count = self.count()?;
-                self.strings(count)
-            }
+            types::SET => self.strings(units),
             types::SET_INTSET => intset(&self.string()?),
             _ => listpack(&self.string()?),
         }
     }
 
-    fn hash(&mut self, number: u8) -> Result<Vec<Field>, Unreadable> {
+    fn hash(&mut self, number: u8, units: usize) -> Result<Vec<Field>, Unreadable> {
         const NO_DEADLINE: i64 = -1;
         let plain = |(name, value)| Field { name, value, expiry: None };
         match number {
             types::HASH_ZIPLIST => Ok(pairs(ziplist(&self.string()?)?)?.map(plain).collect()),
             types::HASH_LISTPACK => Ok(pairs(listpack(&self.string()?)?)?.map(plain).collect()),
-            _ => (0..self.count()?)
+            _ => (0..units)
                 .map(|_| {
                     let (name, value) = (self.string()?, self.string()?);
                     let expiry = match number {
@@ -197,12 +260,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn sorted_set(&mut self, number: u8) -> Result<Vec<(Vec<u8>, f64)>, Unreadable> {
+    fn sorted_set(&mut self, number: u8, units: usize) -> Result<Vec<(Vec<u8>, f64)>, Unreadable> {
         let scored = |(member, text): (Vec<u8>, Vec<u8>)| Ok((member, score(&text)?));
         match number {
             types::ZSET_ZIPLIST => pairs(ziplist(&self.string()?)?)?.map(scored).collect(),
             types::ZSET_LISTPACK => pairs(listpack(&self.string()?)?)?.map(scored).collect(),
-            _ => (0..self.count()?)
+            _ => (0..units)
                 .map(|_| {
                     let member = self.string()?;
                     let score = match number {

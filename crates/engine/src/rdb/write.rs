@@ -3,7 +3,7 @@
 use super::types;
 
 /// Collects what is written.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Writer {
     out: Vec<u8>,
     field_deadlines: bool,
@@ -13,6 +13,16 @@ impl Writer {
     /// What was written.
     pub fn into_bytes(self) -> Vec<u8> {
         self.out
+    }
+
+    /// The same so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Makes room for so many bytes more.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.out.reserve(bytes);
     }
 
     /// Whether it takes Valkey 9 to read it.
@@ -40,10 +50,15 @@ impl Writer {
         self.out.extend_from_slice(bytes);
     }
 
-    /// A string.
-    pub fn string(&mut self, bytes: &[u8]) {
+    /// A string of so many bytes, which must follow.
+    pub fn string(&mut self, len: usize) {
         self.out.push(types::STRING);
-        self.text(bytes);
+        self.length(len);
+    }
+
+    /// Bytes of a string.
+    pub fn part(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
     }
 
     /// A list of so many elements, which must follow.

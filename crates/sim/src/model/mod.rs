@@ -5,7 +5,7 @@ mod measured;
 mod reply;
 mod waiting;
 
-use crate::workload::Operation;
+use crate::workload::{Operation, RESTORED};
 use corelane_resp::Frame;
 use measured::Log;
 use reply::Expected;
@@ -31,6 +31,19 @@ enum Value {
     Hash(BTreeMap<String, String>),
     /// A HyperLogLog.
     Log(Log),
+}
+
+impl Value {
+    /// What a payload of DUMP begins with: all of a list; of others, whose elements come in any order, nothing is said.
+    fn dumped(&self) -> Vec<u8> {
+        let Self::List(list) = self else { return Vec::new() };
+        let length = |len: usize| match len {
+            0..64 => vec![len as u8],
+            _ => vec![0x40 | (len >> 8) as u8, len as u8],
+        };
+        let elements = list.iter().flat_map(|text| [length(text.len()), text.as_bytes().to_vec()].concat());
+        [1].into_iter().chain(length(list.len())).chain(elements).collect()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -169,6 +182,14 @@ impl Model {
                 for key in self.keys.keys().cloned().collect::<Vec<_>>() {
                     self.take(&key);
                 }
+                Expected::Ok
+            }
+            "DUMP" => {
+                self.keys.get(&rest[0]).map_or(Expected::Nothing, |value| Expected::Payload(value.dumped()))
+            }
+            "RESTORE" if rest.len() < 4 && self.keys.contains_key(&rest[0]) => Expected::Error,
+            "RESTORE" => {
+                self.put(&rest[0], Value::List(RESTORED.map(str::to_owned).into()));
                 Expected::Ok
             }
             name => self.move_or_copy(name, &rest[0], &rest[1]),

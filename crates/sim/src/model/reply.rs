@@ -15,6 +15,8 @@ pub(super) enum Expected {
     OneOf(Vec<String>),
     /// A key and some of its elements.
     Popped(String, Vec<String>),
+    /// A text that begins with this and goes on.
+    Payload(Vec<u8>),
     Nothing,
     Error,
 }
@@ -30,6 +32,9 @@ impl Expected {
             (Self::Ok, Frame::Simple(text)) => text.as_ref() == b"OK",
             (Self::Int(value), Frame::Int(got)) => value == got,
             (Self::Error, Frame::Error(_)) | (Self::Nothing, Frame::Null) => true,
+            (Self::Payload(start), Frame::Bulk(bytes)) => {
+                bytes.starts_with(start) && bytes.len() > start.len()
+            }
             (Self::Text(text), frame) => text_of(frame).as_ref() == Some(text),
             (Self::Texts(texts), Frame::Array(items)) => {
                 items.len() == texts.len()
