@@ -254,9 +254,9 @@ impl Blocking {
         self.faults.misses_new
     }
 
-    /// How many keys are waited for.
+    /// How many keys are waited for; one that is waited for with values of several types is one.
     pub(crate) fn waited_keys(&self) -> usize {
-        self.queues.len()
+        self.queues.keys().map(|(db, _, key)| (db, key)).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether there are replies for clients of this shard.

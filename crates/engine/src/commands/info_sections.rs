@@ -563,6 +563,9 @@ mod tests {
             let mut bench = Bench::new(shards);
             let lines = ["BLPOP k l 0", "BLPOP k m 1", "BLPOP k 0", "BLPOP k 0", "BLMOVE n o LEFT LEFT 0"];
             let waiters: Vec<_> = (0..5).map(|n| bench.connect(n, 7 + n as u16)).collect();
+            // A key that is waited for in two ways is one.
+            let other = bench.connect(1, 6);
+            assert_eq!(bench.say(other, "BZPOPMIN k 0"), "");
             let id = bench.say(waiters[2], "CLIENT ID").trim_start_matches(':').to_owned();
             for (waiter, line) in waiters.iter().zip(lines) {
                 assert_eq!(bench.say(*waiter, line), "");
@@ -576,6 +579,7 @@ mod tests {
             };
             let some = |text: &str| Some(text.to_owned());
             assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("4".to_owned(), None), "{shards}");
+            bench.leave(other);
             bench.run("RPUSH k a\nRPUSH n b");
             assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("2".to_owned(), some("1 0 0")));
             assert_eq!(calls(&mut bench, "blmove"), some("1 0 0"));
