@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing, PieceSizes};
 use crate::command_stats::CommandStats;
-use crate::commands::{DumpWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
+use crate::commands::{DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -200,6 +200,8 @@ pub enum Payload {
     Combining(Box<SetWork>),
     /// The same of sorted sets.
     Scoring(Box<ScoreWork>),
+    /// A search for members in an area that is.
+    Searching(Box<GeoWork>),
     /// A copy that is.
     Copying(Box<Copying>),
     /// A payload of DUMP that is.
@@ -234,6 +236,7 @@ impl Payload {
             }
             Self::Combining(work) => work.discard(keyspace),
             Self::Scoring(work) => work.discard(keyspace),
+            Self::Searching(work) => work.discard(keyspace),
             Self::Copying(copying) => keyspace.discard(copying.into_value()),
             Self::Restoring(work) => work.discard(keyspace),
             _ => {}

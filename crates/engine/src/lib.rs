@@ -70,7 +70,7 @@ pub use command::{
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
 pub use commands::{
-    CommandNumber, CommandTable, DumpWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork,
+    CommandNumber, CommandTable, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork,
     all as all_commands,
 };
 pub use ctx::{

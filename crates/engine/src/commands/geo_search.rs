@@ -1,19 +1,16 @@
 //! Members of a sorted set whose places are in an area: GEOSEARCH, GEOSEARCHSTORE, GEORADIUS and GEORADIUSBYMEMBER.
 //!
-//! The source's shard searches. Where the result is stored on another one, the members are sent there with their scores.
+//! The source's shard searches ([`super::geo_pieces`]). Where the result is stored on another one, it is sent there.
 
-use super::geo::{GEO, READ, write_distance, write_position};
-use super::geo_options::{Form, Order, Query, RADIUS_EVENT, SEARCH_DESTINATION, SEARCH_EVENT};
-use super::sort_order::order_part;
-use super::zset_pieces::store_members;
+use super::geo::{GEO, READ};
+use super::geo_options::{Form, Query, RADIUS_EVENT, SEARCH_DESTINATION, SEARCH_EVENT};
+use super::zset_pieces::store;
 use crate::args::Args;
-use crate::command::{Command, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
-use crate::ctx::{Ctx, Decide, Next, On, Payload, SentScores};
+use crate::command::{Command, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Pace, Plan};
+use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
-use crate::geo::{Area, Found, Position};
-use crate::values::{SortedSetRef, Tally};
+use crate::keyspace::{Detached, StringForm, Value};
 use corelane_resp::{Mark, Reply};
-use std::cmp::Ordering;
 
 const SOURCE_KEY: KeySpec = KeySpec::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 const STORED: KeyFlags = KeyFlags::OW.with(KeyFlags::UPDATE);
@@ -123,28 +120,39 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> R
     if form.may_store() && !ctx.keys.contains(form.source()) {
         return Ok(Flow::Done);
     }
-    let key = ctx.key(args.at(form.source()));
-    let (query, members) = {
-        let entry = ctx.lookup(key);
+    let (pacing, limits, key) = (ctx.pacing(), ctx.shard.settings.compact, ctx.key(args.at(form.source())));
+    let mut work = match std::mem::take(&mut ctx.payload) {
+        Payload::Searching(work) => work,
+        _ => Box::default(),
+    };
+    let query = {
+        let entry = ctx.lookup_once(key);
         let set = match &entry {
             None => None,
             Some(entry) => Some(entry.sorted_set().ok_or(Error::WrongType)?),
         };
         let query = Query::parse(args, form, set)?;
-        let members = set.map_or_else(Members::default, |set| Members::of(set, &query));
-        (query, members)
+        let Some(piece) = work.piece(pacing, &query, set) else { return Ok(Flow::Later) };
+        loop {
+            if work.step(&query, set, piece, &limits, reply) {
+                break;
+            }
+            if pacing.pace == Pace::Pieces {
+                drop(entry);
+                ctx.payload = Payload::Searching(work);
+                return Ok(Flow::Again(1));
+            }
+        }
+        query
     };
-    let Some(destination) = query.store else {
-        members.write(&query, reply);
-        return Ok(Flow::Done);
-    };
-    let members = members.tally(&query);
+    let Some(destination) = query.store else { return Ok(Flow::Done) };
+    let set = work.into_set();
     if ctx.keys.contains(destination) {
-        store_members(ctx, args.at(destination), members, form.event());
-        reply.int(ctx.elements as i64);
+        reply.int(set.as_ref().len() as i64);
+        store(ctx, args.at(destination), set, form.event());
     } else {
-        let sent = SentScores { places: vec![destination], len: members.len(), members, seed: 0 };
-        ctx.payload = Payload::Scores(vec![sent]);
+        let content = Detached { value: Value::SortedSet(set), expiry: None, form: StringForm::Plain };
+        ctx.payload = Payload::Values(vec![(destination as u32, content)]);
     }
     Ok(Flow::Done)
 }
@@ -159,134 +167,25 @@ fn decide(decide: &mut Decide<'_>) -> Next {
         return Next::Reply;
     }
     for result in decide.results.iter_mut() {
-        if let Payload::Scores(sent) = std::mem::take(&mut result.payload)
-            && let [SentScores { places, .. }] = &*sent
+        if let Payload::Values(sent) = std::mem::take(&mut result.payload)
+            && let [(place, _)] = sent[..]
         {
-            return Next::Run { stage: 1, on: On::Key(places[0]), payload: Payload::Scores(sent) };
+            return Next::Run { stage: 1, on: On::Key(place as usize), payload: Payload::Values(sent) };
         }
     }
     unreachable!("the source's shard has answered or sent")
 }
 
 fn store_sent(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    if let Payload::Scores(sent) = std::mem::take(&mut ctx.payload) {
-        for one in sent {
-            let [place] = one.places[..] else { continue };
-            let event = if place == SEARCH_DESTINATION { SEARCH_EVENT } else { RADIUS_EVENT };
-            store_members(ctx, args.at(place), one.members, event);
+    if let Payload::Values(sent) = std::mem::take(&mut ctx.payload) {
+        for (place, content) in sent {
+            let Value::SortedSet(set) = content.value else { continue };
+            let event = if place as usize == SEARCH_DESTINATION { SEARCH_EVENT } else { RADIUS_EVENT };
+            reply.int(set.as_ref().len() as i64);
+            store(ctx, args.at(place as usize), set, event);
         }
     }
-    reply.int(ctx.elements as i64);
     Ok(Flow::Done)
-}
-
-/// Members that were found, in the order in which they were.
-#[derive(Debug, Default)]
-struct Members {
-    bytes: Vec<u8>,
-    items: Vec<Item>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Item {
-    at: usize,
-    len: usize,
-    score: f64,
-    found: Found,
-}
-
-impl Members {
-    fn of(set: SortedSetRef<'_>, query: &Query) -> Self {
-        /// Members looked at in one go where a few are enough.
-        const PIECE: usize = 64;
-        let mut members = Self::default();
-        let (Some(centre), Some(area)) = (query.centre, &query.area) else { return members };
-        let limit = query.count.filter(|_| query.any).unwrap_or(usize::MAX);
-        let mut cells = area.cells(centre, query.unit);
-        if query.store.is_some() {
-            // A member can be stored but once.
-            let all = cells.clone();
-            let mut idx = 0;
-            cells.retain(|cell| {
-                idx += 1;
-                !all[..idx - 1].contains(cell)
-            });
-        }
-        for cell in cells {
-            let (min, end) = cell.scores();
-            let mut from = set.count_while(&|score, _| score < min);
-            let to = set.count_while(&|score, _| score < end);
-            while from < to && members.items.len() < limit {
-                let count = if query.any { PIECE.min(to - from) } else { to - from };
-                set.visit(from, count, false, &mut |member, score| {
-                    if members.items.len() < limit {
-                        members.look(member, score, centre, area, query.unit);
-                    }
-                });
-                from += count;
-            }
-        }
-        members
-    }
-
-    fn look(&mut self, member: &[u8], score: f64, centre: Position, area: &Area, unit: f64) {
-        if let Some(found) = area.find(centre, unit, score) {
-            self.items.push(Item { at: self.bytes.len(), len: member.len(), score, found });
-            self.bytes.extend_from_slice(member);
-        }
-    }
-
-    fn member(&self, item: &Item) -> &[u8] {
-        &self.bytes[item.at..item.at + item.len]
-    }
-
-    /// Those that are asked for, in the order that is.
-    fn chosen(&self, query: &Query) -> Vec<Item> {
-        let total = self.items.len();
-        let count = query.count.map_or(total, |count| count.min(total));
-        // Some of them means the nearest.
-        let order = query.order.or((query.count.is_some() && !query.any).then_some(Order::Near));
-        let mut places: Vec<u32> = (0..total as u32).collect();
-        if let Some(order) = order {
-            order_part(&mut places, 0..count, |a, b| {
-                let [a, b] = [a, b].map(|place| self.items[*place as usize].found.distance);
-                let near = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
-                if order == Order::Near { near } else { near.reverse() }
-            });
-        }
-        places[..count].iter().map(|place| self.items[*place as usize]).collect()
-    }
-
-    fn write(&self, query: &Query, reply: &mut Reply) {
-        let chosen = self.chosen(query);
-        let details = [query.with_distance, query.with_hash, query.with_position];
-        let details = details.into_iter().filter(|with| *with).count();
-        reply.array(chosen.len());
-        for item in &chosen {
-            if details > 0 {
-                reply.array(1 + details);
-            }
-            reply.bulk(self.member(item));
-            if query.with_distance {
-                write_distance(reply, item.found.distance / query.unit);
-            }
-            if query.with_hash {
-                reply.int(item.score as i64);
-            }
-            if query.with_position {
-                write_position(reply, item.found.position);
-            }
-        }
-    }
-
-    fn tally(&self, query: &Query) -> Tally {
-        let mut tally = Tally::default();
-        for item in &self.chosen(query) {
-            let score = if query.store_distance { item.found.distance / query.unit } else { item.score };
-            tally.push(self.member(item), score);
-        }
-        tally
-    }
 }
 
 #[cfg(test)]

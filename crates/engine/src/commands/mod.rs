@@ -30,6 +30,7 @@ mod generic;
 mod generic_transfer;
 mod geo;
 mod geo_options;
+mod geo_pieces;
 mod geo_search;
 mod hash;
 mod hash_deadline;
@@ -155,6 +156,7 @@ static FAMILIES: &[&[Command]] = &[
 ];
 
 pub use dump::DumpWork;
+pub use geo_pieces::GeoWork;
 pub(crate) use list_blocking::wait_deadline;
 pub use restore::RestoreWork;
 pub use set_combine::SetWork;

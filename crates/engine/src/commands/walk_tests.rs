@@ -19,6 +19,8 @@ fn fill(bench: &mut Bench) {
         bench.run(&format!("SADD s3 {}", list(&|n| format!("m{}", n * 3))));
         bench.run(&format!("ZADD z {}", list(&|n| format!("{} m{n}", number(n) / 3))));
         bench.run(&format!("ZADD z2 {}", list(&|n| format!("{}.1 m{}", number(n) / 7, n * 2))));
+        let place = |n: usize| format!("{}.{:03} {}.{:03} m{n}", n % 2, number(n) / 5, n % 3, n / 5);
+        bench.run(&format!("GEOADD g {}", list(&place)));
         bench.run(&format!("MSET {}", list(&|n| format!("w:{n} {} w:m{n} {}", number(n) % 100, number(n)))));
     }
 }
@@ -121,6 +123,26 @@ const COMMANDS: &[&str] = &[
     "DUMP l",
     "DUMP s",
     "DUMP z",
+    "ZRANGESTORE d z 0 -1",
+    "ZRANGESTORE {x}d z 3 -700 REV",
+    "ZRANGESTORE d z 10 (1600 BYSCORE LIMIT 3 4000",
+    "ZRANGESTORE z2 z2 0 -1",
+    "ZRANGESTORE d none 0 -1",
+    "ZRANGESTORE d l 0 -1",
+    "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 150 km WITHDIST WITHHASH",
+    "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km DESC WITHCOORD",
+    "GEOSEARCH g FROMMEMBER m77 BYBOX 300 100 km ASC",
+    "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km COUNT 3000",
+    "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km COUNT 1000 ANY",
+    "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km COUNT 10 ANY ASC",
+    "GEOSEARCH g FROMLONLAT 179 80 BYRADIUS 5 m",
+    "GEOSEARCH l FROMLONLAT 1 1 BYRADIUS 5 m",
+    "GEORADIUS_RO g 1 1 200 km DESC",
+    "GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 500 km",
+    "GEOSEARCHSTORE {x}d g FROMLONLAT 1 1 BYRADIUS 500 km STOREDIST",
+    "GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 500 km COUNT 4000 DESC",
+    "GEORADIUS g 1 1 500 km STORE {x}d",
+    "GEORADIUSBYMEMBER g m1 500 km STOREDIST d",
 ];
 
 /// What shows what they have stored.
@@ -133,6 +155,7 @@ const LOOKS: &[&str] = &[
     "SMEMBERS s2",
     "HGETALL d",
     "ZRANGE d 0 -1 WITHSCORES",
+    "ZRANGE {x}d 0 -1 WITHSCORES",
     "ZRANGE z2 0 -1 WITHSCORES",
 ];
 
@@ -187,6 +210,9 @@ const TURNS: &[(usize, &str)] = &[
     (49, "DUMP l"),
     (49, "DUMP s"),
     (49, "DUMP z"),
+    (49, "ZRANGESTORE d z 0 -1"),
+    (147, "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km ASC"),
+    (98, "GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 500 km"),
 ];
 
 #[test]
@@ -342,6 +368,10 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
         (1, "SORT s ALPHA STORE d", ":0"),
         (1, "SINTER s s2", "[]"),
         (1, "SDIFF s none", "[]"),
+        (1, "COPY h d", ":1"),
+        (2, "COPY z {x}d", ":1"),
+        (1, "DUMP s", "nil"),
+        (1, "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km", "[]"),
         (2, "SORT l BY w:*", "[]"),
         (2, "SORT l BY w:* GET # STORE d", ":0"),
     ] {
@@ -356,7 +386,7 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
         }
         bench.now += 100;
         assert_eq!(bench.hear(reader), nothing, "{command} on {shards} shards");
-        assert_eq!(bench.run(&format!("EXISTS {key}")), ":0");
+        assert_eq!(bench.run(&format!("EXISTS {key} d {{x}}d")), ":0");
     }
 }
 

@@ -299,16 +299,8 @@ pub(super) fn combine_sent(mut sent: Vec<SentScores>, form: Form, options: &Opti
     write(&found.members, options, reply);
 }
 
-/// Stores members, each of which comes once; says in `elements` how many.
-pub(super) fn store_members(ctx: &mut Ctx<'_>, name: &[u8], mut members: Tally, event: &'static str) {
-    ctx.elements = members.len() as u64;
-    members.sort();
-    let set = SortedSet::from_sorted(&members, &ctx.shard.settings.compact);
-    store(ctx, name, set, event);
-}
-
 /// Stores a result, or removes the key if it is empty.
-fn store(ctx: &mut Ctx<'_>, name: &[u8], result: SortedSet, event: &'static str) {
+pub(super) fn store(ctx: &mut Ctx<'_>, name: &[u8], result: SortedSet, event: &'static str) {
     let key = ctx.key(name);
     if result.as_ref().is_empty() {
         if ctx.remove(key) {

@@ -1,14 +1,15 @@
 //! ZRANGESTORE: a range of a sorted set in a key of its own.
 
-use super::zset_algebra::sent;
-use super::zset_pieces::store_members;
+use super::zset_pieces::store;
 use super::zset_range::{Preset, Query, Range};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::{Ctx, Decide, Next, On, Payload, SentScores};
+use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
-use crate::values::Tally;
-use corelane_resp::Reply;
+use crate::keyspace::{Detached, StringForm, Value};
+use crate::settings::CompactLimits;
+use crate::values::{SortedSet, SortedSetRef, Tally};
+use corelane_resp::{Mark, Reply};
 
 const DESTINATION: usize = 1;
 const SOURCE: usize = 2;
@@ -39,46 +40,124 @@ fn parse(args: Args<'_>) -> Result<Query<'_>, Error> {
 }
 
 fn decide(decide: &mut Decide<'_>) -> Next {
-    match sent(decide, Ok(())) {
-        Ok(sent) => Next::Run { stage: 1, on: On::Key(DESTINATION), payload: Payload::Scores(sent) },
-        Err(next) => next,
+    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
+        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+        return Next::Reply;
     }
+    for result in decide.results.iter_mut() {
+        if let payload @ Payload::Value(_) = std::mem::take(&mut result.payload) {
+            return Next::Run { stage: 1, on: On::Key(DESTINATION), payload };
+        }
+        decide.reply.append(&mut result.reply);
+    }
+    Next::Reply
 }
 
+/// Makes the set that is to be stored, in pieces if it is large; stores it if that is to be here, and ships it otherwise.
 fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let query = parse(args)?;
     if !ctx.keys.contains(SOURCE) {
         return Ok(Flow::Done);
     }
+    let (pacing, limits) = (ctx.pacing(), ctx.shard.settings.compact);
+    let (mut set, done) = taken_up(ctx);
     let key = ctx.key(args.at(SOURCE));
-    let mut found = Tally::default();
-    let limits = ctx.shard.settings.compact;
-    if let Some(entry) = ctx.lookup(key) {
-        let set = entry.sorted_set().ok_or(Error::WrongType)?;
-        let (from, count) = query.part(set);
-        // As in Valkey, where a set that has not grown large yet has no -0.
-        let mut small = !matches!(query.range, Range::Rank(..)) || count <= limits.sorted_entries;
-        set.visit(from, count, query.reverse, &mut |member, score| {
-            small &= found.len() < limits.sorted_entries && member.len() <= limits.sorted_value;
-            found.push(member, if small { score + 0.0 } else { score });
-        });
+    let source = ctx.lookup_once(key);
+    let is_there = source.is_some();
+    let next = match &source {
+        None => None,
+        Some(entry) => {
+            let source = entry.sorted_set().ok_or(Error::WrongType)?;
+            let part = query.part(source);
+            let Some(piece) = pacing.piece(part.1, source.extent()) else { return Ok(Flow::Later) };
+            fill(&mut set, source, (&query, part), (done, piece), &limits)
+        }
+    };
+    drop(source);
+    if !is_there {
+        // Its time may have come when half of it was there.
+        ctx.shard.keyspace.discard(Value::SortedSet(std::mem::take(&mut set)));
     }
-    if ctx.keys.contains(DESTINATION) {
-        store_members(ctx, args.at(DESTINATION), found, EVENT);
-        reply.int(ctx.elements as i64);
-    } else {
-        let seed = ctx.shard.settings.compact.seed;
-        ctx.payload =
-            Payload::Scores(vec![SentScores { places: vec![0], len: found.len(), members: found, seed }]);
+    if next.is_none() && ctx.keys.contains(DESTINATION) {
+        reply.int(set.as_ref().len() as i64);
+        store(ctx, args.at(DESTINATION), set, EVENT);
+        return Ok(Flow::Done);
     }
+    let content = Detached { value: Value::SortedSet(set), expiry: None, form: StringForm::Plain };
+    if let Some(next) = next {
+        ctx.payload = Payload::Values(vec![(next as u32, content)]);
+        return Ok(Flow::Again(1));
+    }
+    ctx.payload = Payload::Value(content);
     Ok(Flow::Done)
 }
 
+/// A set that is under way, and how many members it has.
+fn taken_up(ctx: &mut Ctx<'_>) -> (SortedSet, usize) {
+    if let Payload::Values(begun) = std::mem::take(&mut ctx.payload)
+        && let Some((done, Detached { value: Value::SortedSet(set), .. })) = begun.into_iter().next()
+    {
+        return (set, done as usize);
+    }
+    Default::default()
+}
+
+/// Adds `piece` members of a part of a set to another one that has the first `done` of them. Returns how many that are then, or
+/// `None` if all.
+fn fill(
+    set: &mut SortedSet,
+    source: SortedSetRef<'_>,
+    (query, (from, count)): (&Query<'_>, (usize, usize)),
+    (done, piece): (usize, usize),
+    limits: &CompactLimits,
+) -> Option<usize> {
+    let unsigned = unsigned_zeros(source, query, (from, count), limits);
+    // In ascending order, whichever was asked for.
+    let first = if query.reverse { source.len() - from - count } else { from };
+    let (mut nth, mut few) = (done, Tally::default());
+    // A small set is made at once.
+    let is_few = count <= limits.sorted_entries;
+    let end = if is_few { count } else { count.min(done.saturating_add(piece)) };
+    set.expect(count, 0, limits);
+    source.visit(first + done, end - done, false, &mut |member, score| {
+        let visited = if query.reverse { count - 1 - nth } else { nth };
+        let score = if visited < unsigned { score + 0.0 } else { score };
+        nth += 1;
+        if is_few {
+            few.push(member, score);
+        } else {
+            set.insert(member, score, limits);
+        }
+    });
+    if is_few {
+        *set = SortedSet::from_sorted(&few, limits);
+    }
+    (end < count).then_some(end)
+}
+
+/// How many of the first members that are visited lose the sign of a zero: as in Valkey, where a set that has not grown large yet has
+/// no -0.
+fn unsigned_zeros(
+    source: SortedSetRef<'_>,
+    query: &Query<'_>,
+    (from, count): (usize, usize),
+    limits: &CompactLimits,
+) -> usize {
+    if matches!(query.range, Range::Rank(..)) && count > limits.sorted_entries {
+        return 0;
+    }
+    let (mut is_small, mut unsigned) = (true, 0);
+    source.visit(from, count.min(limits.sorted_entries), query.reverse, &mut |member, _| {
+        is_small &= member.len() <= limits.sorted_value;
+        unsigned += usize::from(is_small);
+    });
+    unsigned
+}
+
 fn write(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    if let Payload::Scores(sent) = std::mem::take(&mut ctx.payload) {
-        let found = sent.into_iter().next().map(|one| one.members).unwrap_or_default();
-        store_members(ctx, args.at(DESTINATION), found, EVENT);
-        reply.int(ctx.elements as i64);
+    if let Payload::Value(Detached { value: Value::SortedSet(set), .. }) = std::mem::take(&mut ctx.payload) {
+        reply.int(set.as_ref().len() as i64);
+        store(ctx, args.at(DESTINATION), set, EVENT);
     }
     Ok(Flow::Done)
 }
