@@ -212,6 +212,13 @@ pub(super) fn pop_some(
     if array {
         reply.array(count);
     }
+    if count == 1
+        && let Some(place) = view.end(side)
+    {
+        write_element(reply, view.get(place));
+        list.remove(place);
+        return list.shrink(size);
+    }
     for place in view.places(view.end(side), side).take(count) {
         write_element(reply, view.get(place));
     }

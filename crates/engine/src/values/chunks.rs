@@ -1,14 +1,16 @@
-//! Long lists: a deque of packs, none much larger than `list-max-listpack-size` allows.
+//! Long lists: a deque of packs.
 //!
-//! Where packs begin and end follows Valkey's quicklist, since OBJECT ENCODING shows it: a list whose elements have come to be
-//! in one short pack is a listpack again. Sizes that decide are those of Valkey's listpacks, which every pack knows of its
-//! elements.
+//! Valkey's quicklist is one of listpacks, as large as `list-max-listpack-size` allows, and OBJECT ENCODING shows where they begin and
+//! end: a list whose elements have come to be in one short listpack is one again. So sizes that decide are those of Valkey's
+//! listpacks, which every pack knows of its elements. A pack holds what is in one listpack or, where lists grow at their ends, a
+//! part of that ([`Chunk::joined`]): the smaller packs are, the less room is lost in the last one.
 
 use super::chunk::Chunk;
 use super::element::Element;
 use super::list::{Place, Side};
-use super::pack::{Pack, PackRef};
+use super::pack::{PACK_LEN_MAX, Pack};
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Head and end of a listpack in bytes.
 pub(super) const LISTPACK_FRAME: usize = 7;
@@ -16,8 +18,15 @@ pub(super) const LISTPACK_FRAME: usize = 7;
 const SAFE_BYTES_MAX: usize = 8192;
 /// So many bytes of a pack are copied while a lone element is.
 const COPIED_BYTES: usize = 256;
+/// A pack at an end of a list grows to so many bytes before another one is begun.
+const PART_BYTES_MAX: usize = 2048;
+/// From so many packs on what is lost in the last one counts for less than what each pack costs.
+const PARTS_MANY: usize = 32;
+const LARGE_PART_BYTES_MAX: usize = 8192;
+/// No more packs make up one listpack of Valkey's, which has 64 KiB at most.
+const JOINED_MAX: usize = 64;
 /// What Valkey adds to an element's length when it asks whether there is room for it.
-pub(super) const OVERHEAD_GUESS: usize = 8;
+const OVERHEAD_GUESS: usize = 8;
 
 /// How large the pieces of a long list may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,11 +111,6 @@ pub(super) fn listpack_len(element: Element<'_>) -> usize {
     body + tail
 }
 
-/// The size of the listpack with these elements.
-pub(super) fn listpack_size(pack: PackRef<'_>) -> usize {
-    LISTPACK_FRAME + pack.iter().map(listpack_len).sum::<usize>()
-}
-
 /// A long list.
 #[derive(Debug, Default)]
 pub struct Chunks {
@@ -114,10 +118,8 @@ pub struct Chunks {
     len: usize,
     /// Bytes of all packs.
     pack_bytes: usize,
-    /// It is what Valkey calls a quicklist; otherwise one pack that is no longer kept in its entry.
+    /// It is what Valkey calls a quicklist; otherwise one listpack that is no longer kept in its entry.
     quick: bool,
-    /// As many as `chunks` has.
-    count: usize,
 }
 
 impl Clone for Chunks {
@@ -153,7 +155,7 @@ impl Chunks {
 
     /// An empty one, to be filled by [`Self::copy_some`].
     pub(super) fn like(other: &Self) -> Self {
-        Self { chunks: VecDeque::with_capacity(other.count), quick: other.quick, ..Self::default() }
+        Self { chunks: VecDeque::with_capacity(other.count()), quick: other.quick, ..Self::default() }
     }
 
     /// Copies packs of another list from this one on, as long as all together take no longer than `budget` elements. Returns
@@ -163,25 +165,25 @@ impl Chunks {
             let copy = chunk.clone();
             budget = budget.saturating_sub(1 + copy.heap_bytes() / COPIED_BYTES);
             self.len += copy.len();
-            self.add(self.count, copy);
+            self.add(self.count(), copy);
             if budget == 0 {
-                return Some(idx + 1).filter(|next| *next < from.count);
+                return Some(idx + 1).filter(|next| *next < from.count());
             }
         }
         None
     }
 
-    /// To be called when all elements are there: Valkey then keeps them in a listpack if they are in one pack.
+    /// To be called when all elements are there: Valkey then keeps them in a listpack if they are in one.
     pub(super) fn settle(&mut self) {
-        self.quick = self.count > 1 || self.chunks.front().is_some_and(Chunk::is_alone);
+        self.quick = !self.is_one_node() || self.chunks.front().is_some_and(Chunk::is_alone);
     }
 
     pub(super) const fn len(&self) -> usize {
         self.len
     }
 
-    pub(super) const fn count(&self) -> usize {
-        self.count
+    pub(super) fn count(&self) -> usize {
+        self.chunks.len()
     }
 
     pub(super) const fn is_quick(&self) -> bool {
@@ -197,11 +199,11 @@ impl Chunks {
     }
 
     pub(super) fn free_some(&mut self, budget: &mut usize) -> bool {
-        while *budget > 0 && self.count > 0 {
-            self.drop_chunk(self.count - 1);
+        while *budget > 0 && self.count() > 0 {
+            self.drop_chunk(self.count() - 1);
             *budget -= 1;
         }
-        self.count == 0
+        self.count() == 0
     }
 
     /// Which chunk holds element `idx`, and as its which element.
@@ -229,35 +231,93 @@ impl Chunks {
         None
     }
 
+    /// The chunks that would be one listpack in Valkey, a node of its quicklist, with the one at `idx`.
+    fn node(&self, idx: usize) -> Range<usize> {
+        let (mut start, mut end) = (idx, idx + 1);
+        while self.chunks[start].joined {
+            start -= 1;
+        }
+        while self.chunks.get(end).is_some_and(|chunk| chunk.joined) {
+            end += 1;
+        }
+        start..end
+    }
+
+    fn is_one_node(&self) -> bool {
+        self.count() <= 1 || self.node(0).len() == self.count()
+    }
+
+    /// The size of a node's listpack, and how many elements it has.
+    fn extent(&self, node: Range<usize>) -> (usize, usize) {
+        let chunks = self.chunks.range(node);
+        chunks.fold((LISTPACK_FRAME, 0), |(size, len), chunk| (size + chunk.size(), len + chunk.len()))
+    }
+
+    /// The size of the listpack with all elements.
+    fn size(&self) -> usize {
+        self.chunks.iter().fold(LISTPACK_FRAME, |size, chunk| size + chunk.size())
+    }
+
+    /// Whether the node of a chunk may have an element more.
+    fn allows(&self, idx: usize, limit: Limit, bytes: usize) -> bool {
+        if self.chunks[idx].is_alone() || limit.is_large(bytes) {
+            return false;
+        }
+        let (size, len) = self.extent(self.node(idx));
+        !limit.is_exceeded(size + bytes + OVERHEAD_GUESS, len + 1) && len < PACK_LEN_MAX
+    }
+
+    /// The same for the node at an end, in one walk.
+    #[inline]
+    fn allows_at_end(&self, side: Side, limit: Limit, bytes: usize) -> bool {
+        let end = if side == Side::Left { self.chunks.front() } else { self.chunks.back() };
+        let Some(end) = end.filter(|end| !end.is_alone() && !limit.is_large(bytes)) else { return false };
+        let (mut size, mut len) = (LISTPACK_FRAME + end.size(), end.len());
+        if side == Side::Left {
+            let mut idx = 1;
+            while let Some(chunk) = self.chunks.get(idx).filter(|chunk| chunk.joined) {
+                (size, len, idx) = (size + chunk.size(), len + chunk.len(), idx + 1);
+            }
+        } else {
+            let (mut idx, mut joined) = (self.count() - 1, end.joined);
+            while joined {
+                idx -= 1;
+                let chunk = &self.chunks[idx];
+                (size, len, joined) = (size + chunk.size(), len + chunk.len(), chunk.joined);
+            }
+        }
+        !limit.is_exceeded(size + bytes + OVERHEAD_GUESS, len + 1) && len < PACK_LEN_MAX
+    }
+
     pub(super) fn prepare(&mut self, limit: Limit, more_bytes: usize, more: usize) {
         if self.quick {
             return;
         }
-        let size = self.chunks.front().map_or(LISTPACK_FRAME, Chunk::size);
-        let full = self.chunks.front().is_some_and(|chunk| !chunk.has_room(more));
-        self.quick = limit.is_exceeded(size + more_bytes, self.len + more) || full;
+        let (size, len) = (self.size(), self.len + more);
+        self.quick = limit.is_exceeded(size + more_bytes, len) || len > PACK_LEN_MAX;
     }
 
     pub(super) fn shrink(&mut self, limit: Limit) {
-        if !self.quick || self.count != 1 || self.chunks[0].is_alone() {
+        if !self.quick || self.count() == 0 || self.chunks[0].is_alone() || !self.is_one_node() {
             return;
         }
-        let (size, len) = (self.chunks[0].size(), self.len);
         self.quick = match limit.bound {
-            Bound::Bytes(max) => size > max / 2,
-            Bound::Elements(max) => len > max / 2,
+            Bound::Bytes(max) => self.size() > max / 2,
+            Bound::Elements(max) => self.len > max / 2,
         };
     }
 
     /// The one pack, if the list has become so short.
     pub(super) fn take_short(&mut self, bytes_max: usize) -> Option<Pack> {
-        match self.chunks.front_mut() {
-            None => Some(Pack::default()),
-            Some(chunk) if !self.quick && chunk.pack().bytes().len() <= bytes_max => {
-                Some(std::mem::take(chunk.whole()))
-            }
-            Some(_) => None,
+        if self.count() == 0 {
+            return Some(Pack::default());
         }
+        if self.quick || self.chunks.iter().map(|chunk| chunk.pack().bytes().len()).sum::<usize>() > bytes_max
+        {
+            return None;
+        }
+        let only = self.gather(0);
+        Some(std::mem::take(self.chunks[only].whole()))
     }
 
     fn add(&mut self, at: usize, chunk: Chunk) {
@@ -267,14 +327,43 @@ impl Chunks {
             self.chunks.reserve_exact(self.chunks.len().div_ceil(2).max(1));
         }
         self.chunks.insert(at, chunk);
-        self.count += 1;
     }
 
+    /// Takes a chunk out. If it was the first of its node, the next one of it is.
     fn drop_chunk(&mut self, at: usize) -> Option<Chunk> {
         let chunk = self.chunks.remove(at)?;
         self.pack_bytes -= chunk.heap_bytes();
-        self.count -= 1;
+        if let Some(next) = self.chunks.get_mut(at) {
+            next.joined &= chunk.joined;
+        }
+        if self.chunks.capacity() > 4 * self.chunks.len() + PARTS_MANY {
+            self.chunks.shrink_to(2 * self.chunks.len());
+        }
         Some(chunk)
+    }
+
+    /// Makes one chunk of a node's; returns which.
+    fn gather(&mut self, idx: usize) -> usize {
+        let Range { start, end } = self.node(idx);
+        for _ in start + 1..end {
+            self.absorb(start);
+        }
+        start
+    }
+
+    /// The same for the node of a place, which may be another one then.
+    fn gather_at(&mut self, place: Place) -> Place {
+        let start = self.node(place.chunk).start;
+        let before = self.chunks.range(start..place.chunk).map(Chunk::bytes_of_elements);
+        let at = place.at + before.sum::<usize>();
+        Place { chunk: self.gather(place.chunk), at }
+    }
+
+    /// Adds the next chunk's elements to one.
+    fn absorb(&mut self, idx: usize) {
+        let Some(next) = self.chunks.remove(idx + 1) else { return };
+        self.pack_bytes -= next.heap_bytes();
+        self.change(idx, |chunk| chunk.append(&next));
     }
 
     /// Changes a chunk; one that is empty then goes.
@@ -289,39 +378,55 @@ impl Chunks {
         }
     }
 
-    fn put(&mut self, chunk: usize, side: Side, text: &[u8]) {
+    fn put(&mut self, chunk: usize, side: Side, element: Element<'_>) {
         self.change(chunk, |chunk| {
             let start = chunk.pack().first().unwrap_or(0);
             let at = if side == Side::Left { start } else { chunk.pack().bytes().len() };
-            chunk.insert(at, text);
+            chunk.insert(at, element);
         });
     }
 
     pub(super) fn push(&mut self, side: Side, text: &[u8], limit: Limit) {
         self.len += 1;
-        let end = if side == Side::Left { 0 } else { self.count.saturating_sub(1) };
-        let room = self.chunks.get(end).is_some_and(|chunk| !self.quick || chunk.allows(limit, text.len()));
-        if room {
-            return self.put(end, side, text);
+        let element = Element::of(text);
+        let end = if side == Side::Left { 0 } else { self.count().saturating_sub(1) };
+        let mut joined =
+            if self.quick { self.allows_at_end(side, limit, text.len()) } else { self.count() > 0 };
+        let part_bytes_max = if self.count() < PARTS_MANY { PART_BYTES_MAX } else { LARGE_PART_BYTES_MAX };
+        if joined && self.chunks[end].has_room(element, part_bytes_max) {
+            return self.put(end, side, element);
         }
         // The pack that was last is full now.
-        if self.count > 0 {
+        if self.count() > 0 {
             self.change(end, |chunk| chunk.shrink());
         }
-        let at = if side == Side::Left { 0 } else { self.count };
-        self.add(at, Chunk::of(text, self.quick && limit.is_large(text.len())));
+        let mut chunk = Chunk::of(element, self.quick && limit.is_large(text.len()));
+        if side == Side::Left {
+            // It is the first of the node now, and what was before it is so no more.
+            if let Some(next) = self.chunks.front_mut() {
+                std::mem::swap(&mut next.joined, &mut joined);
+            }
+        }
+        chunk.joined = joined;
+        let at = if side == Side::Left { 0 } else { self.count() };
+        self.add(at, chunk);
+        if self.node(at).len() > JOINED_MAX {
+            self.gather(at);
+        }
     }
 
     pub(super) fn insert(&mut self, place: Place, side: Side, text: &[u8], limit: Limit) {
         self.len += 1;
-        let Place { chunk: idx, at } = place;
+        let element = Element::of(text);
+        if !self.quick || self.allows(place.chunk, limit, text.len()) {
+            let end = self.chunks[place.chunk].pack().end_of(place.at);
+            let at = if side == Side::Left { place.at } else { end };
+            return self.change(place.chunk, |chunk| chunk.insert(at, element));
+        }
+        let Place { chunk: idx, at } = self.gather_at(place);
         let chunk = &self.chunks[idx];
         let end = chunk.pack().end_of(at);
         let behind = idx + usize::from(side == Side::Right);
-        if !self.quick || chunk.allows(limit, text.len()) {
-            let at = if side == Side::Left { at } else { end };
-            return self.change(idx, |chunk| chunk.insert(at, text));
-        }
         let at_edge = match side {
             Side::Left => chunk.pack().first() == Some(at),
             Side::Right => end == chunk.pack().bytes().len(),
@@ -329,25 +434,24 @@ impl Chunks {
         let large = limit.is_large(text.len());
         if at_edge || chunk.is_alone() {
             let neighbour = if side == Side::Left { idx.checked_sub(1) } else { Some(idx + 1) };
-            let neighbour = neighbour.filter(|idx| {
-                !large && self.chunks.get(*idx).is_some_and(|chunk| chunk.allows(limit, text.len()))
-            });
+            let neighbour =
+                neighbour.filter(|idx| !large && *idx < self.count() && self.allows(*idx, limit, text.len()));
             match (neighbour, side) {
-                (Some(idx), Side::Left) => self.put(idx, Side::Right, text),
-                (Some(idx), Side::Right) => self.put(idx, Side::Left, text),
-                (None, _) => self.add(behind, Chunk::of(text, large)),
+                (Some(idx), Side::Left) => self.put(idx, Side::Right, element),
+                (Some(idx), Side::Right) => self.put(idx, Side::Left, element),
+                (None, _) => self.add(behind, Chunk::of(element, large)),
             }
             return;
         }
         let split_at = if side == Side::Left { at } else { end };
         self.split(idx, split_at);
         if large {
-            return self.add(idx + 1, Chunk::of(text, true));
+            return self.add(idx + 1, Chunk::of(element, true));
         }
         match side {
             // Valkey keeps in the old pack what lies on the pivot's side; so it decides which packs are merged.
-            Side::Left => self.put(idx, Side::Right, text),
-            Side::Right => self.put(idx + 1, Side::Left, text),
+            Side::Left => self.put(idx, Side::Right, element),
+            Side::Right => self.put(idx + 1, Side::Left, element),
         }
         self.merge_around(idx + usize::from(side == Side::Left), limit);
     }
@@ -367,9 +471,19 @@ impl Chunks {
         self.add(idx + 1, Chunk::from_pack(tail));
     }
 
-    /// Joins small neighbours of a chunk, in Valkey's order.
-    fn merge_around(&mut self, center: usize, limit: Limit) {
-        let mut center = center;
+    /// Joins small neighbours of a node that is one chunk, in Valkey's order.
+    fn merge_around(&mut self, mut center: usize, limit: Limit) {
+        if center + 1 < self.count() {
+            self.gather(center + 1);
+        }
+        let mut first = center;
+        for _ in 0..2 {
+            if first > 0 {
+                let count = self.count();
+                first = self.gather(first - 1);
+                center -= count - self.count();
+            }
+        }
         if center >= 2 && self.merge(center - 2, limit) {
             center -= 1;
         }
@@ -380,37 +494,38 @@ impl Chunks {
         self.merge(center, limit);
     }
 
-    /// Joins a chunk and the next one, if they fit together.
+    /// Joins a node and the next one, each of one chunk, if they fit together.
     fn merge(&mut self, left: usize, limit: Limit) -> bool {
         let (Some(one), Some(two)) = (self.chunks.get(left), self.chunks.get(left + 1)) else { return false };
-        let fits = !limit.is_exceeded(one.size() + two.size() - LISTPACK_FRAME, one.len() + two.len());
-        if one.is_alone() || two.is_alone() || !fits || !one.has_room(two.len()) {
+        let (size, len) = (LISTPACK_FRAME + one.size() + two.size(), one.len() + two.len());
+        let fits = !limit.is_exceeded(size, len) && len <= PACK_LEN_MAX;
+        if one.is_alone() || two.is_alone() || !fits {
             return false;
         }
-        let Some(two) = self.drop_chunk(left + 1) else { return false };
-        self.change(left, |one| one.append(&two));
+        self.absorb(left);
         true
     }
 
     pub(super) fn replace(&mut self, place: Place, text: &[u8], limit: Limit) {
-        let (alone, large) = (self.chunks[place.chunk].is_alone(), self.quick && limit.is_large(text.len()));
-        if alone == large {
-            return self.change(place.chunk, |chunk| chunk.replace(place.at, text));
+        let large = self.quick && limit.is_large(text.len());
+        if self.chunks[place.chunk].is_alone() == large {
+            return self.change(place.chunk, |chunk| chunk.replace(place.at, Element::of(text)));
         }
+        let place = self.gather_at(place);
         self.insert(place, Side::Right, text, limit);
-        let count = self.count;
+        let count = self.count();
         self.remove(place);
-        if self.count == count {
+        if self.count() == count {
             self.merge_around(place.chunk, limit);
         }
     }
 
     pub(super) fn remove(&mut self, place: Place) -> Option<Place> {
         self.len -= 1;
-        let count = self.count;
+        let count = self.count();
         self.change(place.chunk, |chunk| chunk.remove(place.at, 1));
         let first = |chunk: usize| Some(Place { chunk, at: self.get(chunk)?.pack().first()? });
-        if self.count < count {
+        if self.count() < count {
             first(place.chunk)
         } else if place.at < self.chunks[place.chunk].pack().bytes().len() {
             Some(place)
@@ -440,13 +555,16 @@ impl Chunks {
     /// Whether what it keeps of its chunks is true.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        assert_eq!(self.count, self.chunks.len());
         assert_eq!(self.len, self.chunks.iter().map(Chunk::len).sum());
         assert_eq!(self.pack_bytes, self.chunks.iter().map(|chunk| chunk.heap_bytes()).sum());
-        for chunk in &self.chunks {
-            assert_eq!(chunk.size(), listpack_size(chunk.pack()));
+        let mut alone_before = false;
+        for (idx, chunk) in self.chunks.iter().enumerate() {
+            assert_eq!(chunk.size(), chunk.pack().iter().map(listpack_len).sum());
+            assert_eq!(chunk.len(), chunk.pack().len());
             assert!(chunk.len() > 0 && (!chunk.is_alone() || chunk.len() == 1));
+            assert!(!chunk.joined || idx > 0 && !chunk.is_alone() && !alone_before);
+            alone_before = chunk.is_alone();
         }
-        assert!(self.quick || self.count <= 1);
+        assert!(self.quick || self.is_one_node());
     }
 }

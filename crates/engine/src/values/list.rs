@@ -4,7 +4,7 @@
 //! either is a question of its own: `list-max-listpack-size` decides it from the size that the list would have in Valkey.
 
 use super::chunk::Chunk;
-use super::chunks::{Chunks, Limit, ListSize, listpack_len, listpack_size};
+use super::chunks::{Chunks, LISTPACK_FRAME, Limit, ListSize, listpack_len};
 use super::element::Element;
 use super::pack::{Pack, PackRef};
 
@@ -105,14 +105,13 @@ impl List {
         match self {
             Self::Chunks(chunks) => chunks.prepare(limit, more_bytes, more),
             Self::Pack(pack) => {
-                // Ours is the larger one of the two forms, but for the ends.
-                let bound = pack.as_ref().bytes().len() + 8 + more_bytes;
-                let len = pack.as_ref().len() + more;
-                if limit.is_exceeded(bound, len)
+                // An element takes at most twice as many bytes in a listpack as in a pack.
+                let (bytes, len) = (pack.as_ref().bytes().len(), pack.as_ref().len() + more);
+                if limit.is_exceeded(LISTPACK_FRAME + 2 * bytes + more_bytes, len)
                     && limit.is_exceeded(listpack_size(pack.as_ref()) + more_bytes, len)
                 {
                     self.chunked().prepare(limit, more_bytes, more);
-                } else if bound + 12 * more > PACK_BYTES_MAX {
+                } else if bytes + more_bytes + more > PACK_BYTES_MAX {
                     self.chunked();
                 }
             }
@@ -271,7 +270,7 @@ impl<'a> ListRef<'a> {
         }
     }
 
-    const fn chunks(self) -> usize {
+    fn chunks(self) -> usize {
         match self {
             Self::Pack(_) => 1,
             Self::Chunks(chunks) => chunks.count(),
@@ -353,9 +352,9 @@ pub fn prepared_bytes(element: Element<'_>) -> usize {
     }
 }
 
-/// The size of an element in Valkey's listpack.
-pub(super) fn element_size(text: &[u8]) -> usize {
-    listpack_len(Element::of(text))
+/// The size of the listpack with these elements.
+fn listpack_size(pack: PackRef<'_>) -> usize {
+    LISTPACK_FRAME + pack.iter().map(listpack_len).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -389,6 +388,7 @@ mod tests {
         prop_oneof![
             (-5000..200_000i64).prop_map(|int| int.to_string().into_bytes()),
             prop::collection::vec(any::<u8>(), 0..90),
+            (0..400usize).prop_map(|len| vec![b'x'; len]),
             (100..3000usize).prop_map(|len| vec![b'x'; len]),
             Just(vec![b'y'; 9000]),
         ]
@@ -437,6 +437,33 @@ mod tests {
             }
             while !list.free_some(&mut 1) {}
             prop_assert!(list.as_ref().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_listpack_is_full_when_valkeys_is_though_small_integers_take_less_here() {
+        let size = ListSize::from(-2);
+        let mut list = List::default();
+        for text in std::iter::repeat_n(&b"7"[..], 950).chain([&[b'x'; 7200][..]]) {
+            assert_eq!(list.as_ref().encoding(), "listpack");
+            list.prepare(size, text.len(), 1);
+            list.push(Side::Right, text, size);
+        }
+        assert_eq!(list.as_ref().encoding(), "quicklist");
+    }
+
+    /// Elements of 14 bytes take 15 in a pack; what comes on top is that of packs and their rest.
+    #[test]
+    fn long_lists_have_little_room_to_spare_from_whichever_end_they_grow() {
+        let size = ListSize::from(-2);
+        for side in [Side::Left, Side::Right] {
+            let mut list = List::default();
+            for n in 0..1000 {
+                list.prepare(size, 14, 1);
+                list.push(side, format!("element:{n:06}").as_bytes(), size);
+            }
+            let bytes = list.heap_bytes();
+            assert!((15_000..15_900).contains(&bytes), "{side:?}: {bytes}");
         }
     }
 }

@@ -10,9 +10,10 @@
 //! moves it.
 
 use super::block::size_class;
-use super::element::{ELEMENT_FRAME_MAX, Element, encode, end_of, read, read_on, start_before, u16_at};
+use super::element::{Element, encode, encoded_len, end_of, read, read_on, start_before, u16_at};
 
-const COUNT_LEN: usize = 2;
+/// Bytes before the first element.
+pub(super) const COUNT_LEN: usize = 2;
 /// A pack holds no more elements than its count can say.
 pub const PACK_LEN_MAX: usize = u16::MAX as usize;
 
@@ -83,7 +84,7 @@ impl<'a> PackRef<'a> {
         if at <= COUNT_LEN {
             return None;
         }
-        Some(start_before(self.0, at))
+        Some(start_before(self.0, COUNT_LEN, at))
     }
 
     /// The offset behind the element at `at`.
@@ -219,10 +220,14 @@ impl Pack {
         self.0[gap..gap + COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
     }
 
-    /// Prepares for an element whose text has so many bytes; there is as much room then as its allocation has anyway.
-    pub fn make_room(&mut self, text_len: usize) {
-        let more = text_len + ELEMENT_FRAME_MAX;
-        if self.0.capacity() - self.0.len() < more {
+    /// Bytes that it may have more without another allocation.
+    pub fn room(&self) -> usize {
+        self.0.capacity() - self.0.len()
+    }
+
+    /// Prepares for so many bytes more; there is as much room then as its allocation has anyway.
+    pub fn make_room(&mut self, more: usize) {
+        if self.room() < more {
             self.0.reserve_exact(size_class(self.0.len() + more) - self.0.len());
         }
     }
@@ -234,15 +239,16 @@ impl Pack {
         }
     }
 
-    /// Gives room back.
+    /// Gives room back where a smaller block is enough. By a copy: allocators keep a block that becomes smaller by less than half.
     pub fn shrink(&mut self) {
-        self.0.shrink_to_fit();
+        if size_class(self.0.len()) < size_class(self.0.capacity()) {
+            self.0 = self.0.as_slice().to_vec();
+        }
     }
 
     /// Adds an element at the end. The pack must have room.
     pub fn push_back(&mut self, element: Element<'_>) {
-        encode(element, &mut self.0);
-        self.add_to_count(1);
+        self.push_back_behind(0, element);
     }
 
     /// Adds an element at the front.
@@ -252,26 +258,30 @@ impl Pack {
 
     /// Adds an element before the one at `at`; at the end for the length of the bytes. Returns where the next one is then.
     pub fn insert(&mut self, at: usize, element: Element<'_>) -> usize {
-        let before = self.0.len();
-        encode(element, &mut self.0);
-        let len = self.0.len() - before;
-        self.0[at..].rotate_right(len);
+        let (len, before) = (encoded_len(element), self.0.len());
+        self.0.resize(before + len, 0);
+        self.0.copy_within(at..before, at + len);
+        self.write(at, element);
         self.add_to_count(1);
         at + len
     }
 
     /// Puts another element in the place of the one at `at`.
     pub fn replace(&mut self, at: usize, element: Element<'_>) {
-        let (end, before) = (self.as_ref().end_of(at), self.0.len());
-        encode(element, &mut self.0);
-        let len = self.0.len() - before;
-        if len == end - at {
-            self.0.copy_within(before.., at);
-            self.0.truncate(before);
-        } else {
-            self.0[at..].rotate_right(len);
-            self.0.drain(at + len..end + len);
-        }
+        let (end, before, len) = (self.as_ref().end_of(at), self.0.len(), encoded_len(element));
+        let after = before - (end - at) + len;
+        self.0.resize(before.max(after), 0);
+        self.0.copy_within(end..before, at + len);
+        self.0.truncate(after);
+        self.write(at, element);
+    }
+
+    /// Writes an element where there is room for it.
+    fn write(&mut self, mut at: usize, element: Element<'_>) {
+        encode(element, &mut |piece| {
+            self.0[at..at + piece.len()].copy_from_slice(piece);
+            at += piece.len();
+        });
     }
 
     /// Removes `count` elements from the one at `at` on; `at` is then the element that followed.
@@ -297,30 +307,34 @@ impl Pack {
 
     /// Adds an element at the end.
     pub fn push_back_behind(&mut self, gap: usize, element: Element<'_>) {
-        encode(element, &mut self.0);
+        encode(element, &mut |piece| self.0.extend_from_slice(piece));
         self.add_to_count_at(gap, 1);
     }
 
-    /// Adds an element at the front, in the gap if it is wide enough; it grows by a quarter of the pack otherwise. Returns how
-    /// wide it is then.
+    /// Adds the elements of another pack at the end.
+    pub fn append_behind(&mut self, gap: usize, other: PackRef<'_>) {
+        self.make_room(other.0.len() - COUNT_LEN);
+        self.0.extend_from_slice(&other.0[COUNT_LEN..]);
+        self.add_to_count_at(gap, other.len() as isize);
+    }
+
+    /// Adds an element at the front, in the gap if it is wide enough; it grows to what the pack's allocation then has anyway
+    /// otherwise. Returns how wide it is then.
     pub fn push_front_behind(&mut self, mut gap: usize, element: Element<'_>) -> usize {
-        let count = u16_at(&self.0, gap) + 1;
-        let end = self.0.len();
-        encode(element, &mut self.0);
-        let len = self.0.len() - end;
+        let (count, len) = (u16_at(&self.0, gap) + 1, encoded_len(element));
         if gap < len {
-            let wider = len + (end - gap) / 4;
-            self.0.reserve_exact(wider);
-            self.0.resize(end + len + wider, 0);
-            self.0.copy_within(gap..end + len, gap + wider);
-            gap += wider;
+            let pack = &self.0[gap..];
+            let size = size_class(pack.len() + len);
+            gap = size - pack.len();
+            let mut roomy = Vec::with_capacity(size);
+            roomy.resize(gap, 0);
+            roomy.extend_from_slice(pack);
+            self.0 = roomy;
         }
         // Its last bytes come to lie where the count was.
-        let end = self.0.len() - len;
-        self.0.copy_within(end.., gap + COUNT_LEN - len);
-        self.0.truncate(end);
         gap -= len;
         self.0[gap..gap + COUNT_LEN].copy_from_slice(&(count as u16).to_le_bytes());
+        self.write(gap + COUNT_LEN, element);
         gap
     }
 
@@ -357,7 +371,14 @@ mod tests {
             any::<i64>().prop_map(itoa),
             (-300..70_000i64).prop_map(itoa),
             (-9_000_000..9_000_000i64).prop_map(itoa),
+            (0..63u32, -1..2i64, any::<bool>()).prop_map(|(bits, more, negative)| {
+                let int = (1 << bits) + more;
+                itoa(if negative { -int } else { int })
+            }),
             prop::collection::vec(any::<u8>(), 0..70),
+            prop::collection::vec(0..0x80u8, 0..200),
+            (prop_oneof![40..60usize, 180..187usize, 1785..1800usize], any::<bool>())
+                .prop_map(|(len, ascii)| vec![if ascii { b'x' } else { 0xE9 }; len]),
             prop_oneof![105..115usize, 250..260usize, 3830..3845usize, 4090..4100usize]
                 .prop_map(|len| vec![b'x'; len]),
             Just(vec![b'y'; 70_000]),
