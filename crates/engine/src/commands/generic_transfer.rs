@@ -168,7 +168,9 @@ fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, events: &[(&'static str, us
                 ctx.notify_in(db, EventClasses::GENERIC, event, args.at(*place));
             }
         }
-        _ => drop(keyspace.take(db, key, ctx.now)),
+        _ => {
+            keyspace.remove(db, key, ctx.now);
+        }
     }
 }
 
@@ -215,7 +217,9 @@ fn look_for_copy(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flo
                 Some(extent) if pacing.pace == Pace::Brief && !pacing.is_brief(extent.0, extent) => {
                     return Ok(Flow::Later);
                 }
-                extent => extent.is_some(),
+                // Then the destination does not matter.
+                None => return Ok(Flow::Done),
+                Some(_) => true,
             }
         } else {
             ctx.shard.keyspace.find_to_change(target, key, ctx.now).is_some()

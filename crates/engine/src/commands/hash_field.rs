@@ -225,6 +225,7 @@ fn hsetex(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
         }
     };
     if options.key != There::Any && exists == (options.key == There::Not) {
+        ctx.find_to_change(key);
         reply.int(0);
         return Ok(Flow::Done);
     }

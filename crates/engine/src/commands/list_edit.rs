@@ -169,7 +169,7 @@ fn ltrim(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, E
             list.shrink(size);
         })?;
         notify_removal(ctx, "ltrim", args.at(1), false);
-    } else if len > 0 {
+    } else if ctx.find_to_change(key).is_some() {
         ctx.announce(ctx.db, EventClasses::LIST, "ltrim", key.bytes);
     }
     reply.ok();

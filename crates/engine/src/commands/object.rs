@@ -172,6 +172,8 @@ mod tests {
             ("SET k a", "COPY other k"),
             ("SET k a", "MOVE k 3"),
             ("SET k a", DUMPED),
+            ("RPUSH k a", "LTRIM k 0 5"),
+            ("HSET k f v", "HSETEX k NX FIELDS 1 g v"),
             ("SADD k a", "SMOVE k z b"),
             ("SADD k a", "SMOVE set k b"),
         ] {
