@@ -158,18 +158,13 @@ fn rename(ctx: &mut Ctx<'_>, args: Args<'_>, _: &mut Reply) -> Result<Flow, Erro
 /// nothing, because the source's time came after it had been looked at, the destination's comes now.
 fn put(ctx: &mut Ctx<'_>, args: Args<'_>, db: usize, events: &[(&'static str, usize)]) {
     let key = ctx.key(args.at(DESTINATION));
-    let keyspace = &mut ctx.shard.keyspace;
-    match std::mem::take(&mut ctx.payload) {
-        Payload::Value(content) => {
-            keyspace.put(db, key, content, ctx.now);
-            // What was there has been replaced: the key is a new one.
-            ctx.notify_in(db, EventClasses::NEW, "new", key.bytes);
-            for (event, place) in events {
-                ctx.notify_in(db, EventClasses::GENERIC, event, args.at(*place));
-            }
-        }
-        _ => {
-            keyspace.remove(db, key, ctx.now);
+    // What is put is a new key, and has not been used as often as the one before it.
+    ctx.shard.keyspace.remove(db, key, ctx.now);
+    if let Payload::Value(content) = std::mem::take(&mut ctx.payload) {
+        ctx.shard.keyspace.put(db, key, content, ctx.now);
+        ctx.notify_in(db, EventClasses::NEW, "new", key.bytes);
+        for (event, place) in events {
+            ctx.notify_in(db, EventClasses::GENERIC, event, args.at(*place));
         }
     }
 }

@@ -205,11 +205,12 @@ mod tests {
                 bench.run("SET new v\nOBJECT FREQ new\nGET new\nOBJECT FREQ new"),
                 "+OK\n:5\n\"v\"\n:6"
             );
+            bench.run("SET renamed v\nSET copy v\nTOUCH renamed copy\nTOUCH renamed copy");
             for (line, frequency) in [
                 ("APPEND new x", 7),
                 ("EXPIRE new 100", 8),
                 ("SETRANGE new 0 y", 9),
-                ("COPY new copy", 10),
+                ("COPY new copy REPLACE", 10),
                 ("SET new z KEEPTTL", 11),
                 ("EXISTS new", 11),
                 ("PERSIST new", 12),
@@ -220,6 +221,7 @@ mod tests {
                 let key = if line.starts_with("RENAME") { "renamed" } else { "new" };
                 assert_eq!(bench.run(&format!("OBJECT FREQ {key}")), format!(":{frequency}"), "{line}");
             }
+            assert_eq!(bench.run("OBJECT FREQ copy"), ":5", "a copy is a new key");
         }
     }
 }
