@@ -451,6 +451,77 @@ fn values_of_any_bytes_outlive_a_restart() {
     assert_eq!(again.client().run("CONFIG GET availability-zone"), value);
 }
 
+/// What directives are set to, as words of a command.
+const ANYTHING: [&str; 22] = [
+    "\"a \\\" \\\\ '\"",
+    "\"\\xff\\xfe\"",
+    "\"\\n\"",
+    "ä",
+    "\"#x y  z\"",
+    "\"{title} {port}\"",
+    "\"900 1 300 10\"",
+    "\"normal 1 2 3 pubsub 4 5 6\"",
+    "\"50 99.5\"",
+    "KEA",
+    "\"10 20 30\"",
+    "\"nosave now\"",
+    "3mb",
+    "5%",
+    "7",
+    "2",
+    "1",
+    "yes",
+    "no",
+    "0777",
+    "10.0.0.1",
+    "\"\"",
+];
+/// Directives that would keep the test from going on, or that `with_existing` sets.
+const NOT_SET: [&str; 9] = [
+    "requirepass",
+    "maxclients",
+    "port",
+    "bind",
+    "logfile",
+    "protected-mode",
+    "timeout",
+    "metrics-port",
+    "busy-poll-us",
+];
+
+#[test]
+fn whatever_can_be_set_outlives_a_restart() {
+    if server::stand_in() {
+        return;
+    }
+    for first in (0..ANYTHING.len()).step_by(3) {
+        let (server, file) = with_file(1, "enable-protected-configs yes\n");
+        let mut client = server.client();
+        let names: Vec<String> =
+            client.run("CONFIG GET *").items().chunks(2).map(|pair| pair[0].text()).collect();
+        for name in names.iter().filter(|name| !NOT_SET.contains(&name.as_str())) {
+            let values = ANYTHING.iter().cycle().skip(first).take(ANYTHING.len());
+            values
+                .map(|value| client.run(&format!("CONFIG SET {name} {value}")))
+                .find(|reply| reply.text() == "OK");
+        }
+        client.check("CONFIG REWRITE", "+OK\r\n");
+        let before = client.run("CONFIG GET *").items();
+        let text = fs::read(&file).expect("the file");
+        drop((client, server));
+        let again = Server::start("corelane, again", |port, dir| {
+            fs::write(dir.join("again.conf"), &text).expect("a file");
+            with_existing(&dir.join("again.conf"), port, 1, dir)
+        });
+        let after = again.client().run("CONFIG GET *").items();
+        for (before, after) in before.chunks_exact(2).zip(after.chunks_exact(2)) {
+            if !["port", "dir", "unixsocket"].contains(&before[0].text().as_str()) {
+                assert_eq!(before, after, "from {}", ANYTHING[first]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_password_of_the_file_is_asked_for_on_every_shard() {
     if server::stand_in() {

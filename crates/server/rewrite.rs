@@ -46,7 +46,8 @@ pub(crate) fn rewrite(config: &Config) -> Result<(), String> {
 /// A directive with its value as a line.
 fn line(directive: &Directive, value: &str) -> String {
     let listed = matches!(directive.kind, Kind::Words(_) | Kind::Special(_)) || directive.name == "bind";
-    let words = if listed && !value.is_empty() { value.to_owned() } else { quote(value) };
+    let plain = || value.split(' ').all(|word| quote(word) == word);
+    let words = if listed && plain() { value.to_owned() } else { quote(value) };
     format!("{} {words}", directive.name)
 }
 
