@@ -78,6 +78,17 @@ fn kill_closes_the_clients_that_every_filter_means() {
 }
 
 #[test]
+fn an_ipv6_address_is_written_without_its_brackets() {
+    let server = Server::ours_with(2, &["--bind", "127.0.0.1 -::1"]);
+    let Ok(mut other) = TcpStream::connect(("::1", server.port)) else { return };
+    other.write_all(b"CLIENT SETNAME six\r\n").expect("the server reads");
+    other.read_exact(&mut [0; 5]).expect("a reply");
+    let mut client = server.client();
+    let mut named = |filter: &str| client.run(&format!("CLIENT LIST {filter}")).text().contains("name=six");
+    assert!(named("IP ::1") && named("NOT-IP 127.0.0.1") && !named("IP [::1]") && !named("NOT-IP ::1"));
+}
+
+#[test]
 fn clients_killed_in_the_middle_of_pipelines_leave_the_server_whole() {
     let server = Server::ours(5);
     let mut killer = server.client();

@@ -128,9 +128,25 @@ fn on_purpose(name: &str, value: &str) -> bool {
     }
 }
 
-fn all(client: &mut Client) -> BTreeMap<String, String> {
-    let words = client.run("CONFIG GET *").items();
+/// Directives that no pattern finds.
+const HIDDEN: &str = "aof-disable-auto-gc cluster-message-gossip-perc cluster-ping-interval debug-context enable-debug-assert \
+    io-threads-always-active key-load-delay loading-process-events-interval-bytes lua-enable-deprecated-api lua-enable-insecure-api \
+    min-io-threads-avoid-copy-reply min-string-size-avoid-copy-reply min-string-size-avoid-copy-reply-threaded \
+    rdb-key-save-delay use-exit-on-panic watchdog-period";
+
+/// All directives that the patterns find, and their values.
+fn matching(client: &mut Client, patterns: &str) -> BTreeMap<String, String> {
+    let words = client.run(&format!("CONFIG GET {patterns}")).items();
     words.chunks_exact(2).map(|pair| (pair[0].text(), pair[1].text())).collect()
+}
+
+fn all(client: &mut Client) -> BTreeMap<String, String> {
+    let mut all = matching(client, HIDDEN);
+    assert_eq!(all.len(), HIDDEN.split(' ').count());
+    let visible = matching(client, "*");
+    assert!(all.keys().all(|name| !visible.contains_key(name)));
+    all.extend(visible);
+    all
 }
 
 #[test]

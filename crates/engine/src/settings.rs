@@ -4,6 +4,7 @@ use crate::command::PieceSizes;
 use crate::config::Config;
 use crate::events::EventClasses;
 use crate::modes::Modes;
+use crate::rdb::Versions;
 use crate::session::Client;
 use crate::values::ListSize;
 
@@ -60,6 +61,8 @@ pub struct Settings {
     pub pieces: PieceSizes,
     /// The longest HyperLogLog that is kept sparse, in bytes (`hll-sparse-max-bytes`).
     pub hll_sparse_max_bytes: usize,
+    /// Of which versions RESTORE takes payloads.
+    pub rdb_versions: Versions,
     /// Which events of keys are told (`notify-keyspace-events`).
     pub events: EventClasses,
     /// The process's allocator.
@@ -311,6 +314,7 @@ impl Default for Settings {
             maxclients_max: u32::MAX,
             compact: CompactLimits::default(),
             pieces: PieceSizes::DEFAULT,
+            rdb_versions: Versions::default(),
             hll_sparse_max_bytes: 3000,
             events: EventClasses::NONE,
             allocator: Allocator::default(),

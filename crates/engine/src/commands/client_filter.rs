@@ -187,7 +187,11 @@ fn parse_filter(name: &[u8], value: &[u8], negative: bool, settings: &Settings) 
         b"LIB-NAME" => Filter::Text(|client| text(&client.lib_name), wanted),
         b"LIB-VER" => Filter::Text(|client| text(&client.lib_version), wanted),
         b"IP" => {
-            Filter::Text(|client| client.addr().rsplit_once(':').map_or("", |(ip, _)| ip).to_owned(), wanted)
+            let ip = |client: &Client| {
+                let ip = client.addr().rsplit_once(':').map_or("", |(ip, _)| ip);
+                ip.trim_start_matches('[').trim_end_matches(']').to_owned()
+            };
+            Filter::Text(ip, wanted)
         }
         b"MAXAGE" => Filter::MaxAge(parse_seconds("maxage", value)?),
         b"IDLE" => Filter::Idle(parse_seconds("idle", value)?),

@@ -94,9 +94,10 @@ fn get(ctx: &mut SessionCtx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<()
     for wanted in args.iter_from(2) {
         // A plain name is answered in the letters it was asked in.
         let is_pattern = wanted.iter().any(|byte| matches!(byte, b'[' | b'*' | b'?'));
-        for directive in
-            Directive::all().iter().filter(|known| glob_match(wanted, known.name.as_bytes(), true))
-        {
+        let matches = |known: &&Directive| {
+            glob_match(wanted, known.name.as_bytes(), true) && !(known.hidden && is_pattern)
+        };
+        for directive in Directive::all().iter().filter(matches) {
             let name = if is_pattern { directive.name.as_bytes() } else { wanted };
             if !found.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
                 found.push((name, ctx.shard.settings.config.value_of(directive)));
@@ -244,7 +245,7 @@ fn rewrite(ctx: &mut SessionCtx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<(
 
 fn reset_stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     ctx.shard.stats = ShardStats::default();
-    ctx.shard.keyspace.expired = 0;
+    ctx.shard.keyspace.reset_stats();
     ctx.shard.timing.reset();
     reply.ok();
     Ok(Flow::Done)
@@ -252,7 +253,22 @@ fn reset_stats(ctx: &mut Ctx<'_>, _: Args<'_>, reply: &mut Reply) -> Result<Flow
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::check_all;
+    use super::super::testing::{Bench, check_all};
+
+    #[test]
+    fn what_has_expired_is_counted_anew() {
+        for shards in [1, 3] {
+            let mut bench = Bench::new(shards);
+            let counts = |bench: &mut Bench| {
+                let info = bench.run("INFO stats");
+                ["expired_keys:2", "expired_fields:1"].map(|field| info.contains(field))
+            };
+            bench.run("HSET h f v g v\nHEXPIREAT h 1 FIELDS 1 f\nMSET a 1 b 2\nEXPIREAT a 1\nEXPIREAT b 1");
+            assert_eq!(counts(&mut bench), [true, true], "{shards} shards");
+            bench.run("CONFIG RESETSTAT");
+            assert_eq!(counts(&mut bench), [false, false], "{shards} shards");
+        }
+    }
 
     #[test]
     fn settings_change_on_all_shards_or_on_none() {

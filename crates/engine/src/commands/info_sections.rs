@@ -169,10 +169,8 @@ pub(super) fn persistence(totals: &Totals<'_>, out: &mut String) {
         ],
     );
     field(out, "current_fork_perc", "0.00");
-    fields(
-        out,
-        [("current_save_keys_processed", 0), ("current_save_keys_total", 0), ("rdb_bgsave_in_progress", 0)],
-    );
+    fields(out, [("current_save_keys_processed", 0), ("current_save_keys_total", 0)]);
+    field(out, "rdb_bgsave_in_progress", 0);
     field(out, "rdb_last_save_time", totals.first.settings.started_ms / 1000);
     field(out, "rdb_last_bgsave_status", "ok");
     fields(
@@ -317,14 +315,17 @@ pub(super) fn replication(totals: &Totals<'_>, out: &mut String) {
 
 pub(super) fn cpu(totals: &Totals<'_>, out: &mut String) {
     let process = totals.first.process;
+    let sys_us = totals.sum(|shard| shard.process.thread_sys_us);
+    let user_us = totals.sum(|shard| shard.process.thread_user_us);
     for (name, us) in [
         ("used_cpu_sys", process.cpu_sys_us),
         ("used_cpu_user", process.cpu_user_us),
         ("used_cpu_sys_children", process.children_sys_us),
         ("used_cpu_user_children", process.children_user_us),
         // What runs commands: in Valkey one thread, here the shards'.
-        ("used_cpu_sys_main_thread", totals.sum(|shard| shard.process.thread_sys_us)),
-        ("used_cpu_user_main_thread", totals.sum(|shard| shard.process.thread_user_us)),
+        ("used_cpu_sys_main_thread", sys_us),
+        ("used_cpu_user_main_thread", user_us),
+        ("used_active_time_main_thread", sys_us + user_us),
     ] {
         field(out, name, format_args!("{:.6}", us as f64 / 1e6));
     }
@@ -503,6 +504,7 @@ mod tests {
                 ("repl_backlog_size", "1048576"),
                 ("used_cpu_sys_main_thread", "0.000000"),
                 ("used_cpu_user_main_thread", &format!("{threads_s:.6}")),
+                ("used_active_time_main_thread", &format!("{threads_s:.6}")),
             ] {
                 assert_eq!(info(&mut bench, name), value, "{name}");
             }

@@ -6,7 +6,7 @@ use crate::ctx::{Ctx, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::keyspace::{Key, Keyspace, Millis, NewValue, Value};
-use crate::rdb::{Checksums, Portable, Reader, Sealed, Unread, Unreadable, checksum};
+use crate::rdb::{Checksums, Portable, Reader, Sealed, Unread, Unreadable, Versions, checksum};
 use crate::settings::CompactLimits;
 use crate::values::{Hash, List, Set, Side, SortedSet};
 use crate::wall::{Present, WallClock};
@@ -41,8 +41,8 @@ pub struct RestoreWork {
 }
 
 /// How many short elements a payload has, about; and its bytes. `None` if it is none.
-fn extent(payload: &[u8]) -> Option<(usize, usize)> {
-    let content = Sealed::of(payload)?.content;
+fn extent(payload: &[u8], versions: Versions) -> Option<(usize, usize)> {
+    let content = Sealed::of(payload, versions)?.content;
     let unread = Reader::new(content).begin().ok()?;
     let len = unread.units().saturating_mul(unread.unit_len(content.len(), unread.units()));
     // A bad payload may say anything.
@@ -54,12 +54,12 @@ impl RestoreWork {
     fn step(
         &mut self,
         payload: &[u8],
-        checksums: Checksums,
+        (checksums, versions): (Checksums, Versions),
         budget: usize,
         making: (&CompactLimits, WallClock),
     ) -> Result<bool, Error> {
         let wrong = Error::text("ERR DUMP payload version or checksum are wrong");
-        let Some(sealed) = Sealed::of(payload) else { return Err(wrong) };
+        let Some(sealed) = Sealed::of(payload, versions) else { return Err(wrong) };
         let (from, sum) = self.summed;
         if checksums == Checksums::Checked && from < sealed.summed.len() {
             let bytes = budget.saturating_mul(PieceSizes::SHORT_BYTES);
@@ -67,6 +67,9 @@ impl RestoreWork {
             self.summed = (end, checksum(sum, &sealed.summed[from..end]));
             let is_wrong = end == sealed.summed.len() && self.summed.1 != sealed.checksum;
             return if is_wrong { Err(wrong) } else { Ok(false) };
+        }
+        if let Some(number) = sealed.foreign_type() {
+            return Err(Error::owned(format!("ERR Unsupported foreign data type: {number}")));
         }
         self.read(sealed.content, budget, making).map_err(|_| Error::text("ERR Bad data format"))
     }
@@ -227,11 +230,12 @@ fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
         _ => Box::default(),
     };
     let deadline = options.deadline(args.int(2)?, ctx.present())?;
-    let extent = extent(payload).unwrap_or_default();
+    let extent = extent(payload, ctx.shard.settings.rdb_versions).unwrap_or_default();
     let Some(piece) = pacing.piece(extent.0, extent) else { return Ok(Flow::Later) };
-    let (checksums, limits, wall) = (ctx.shard.checksums, ctx.shard.settings.compact, ctx.shard.wall);
+    let accepted = (ctx.shard.checksums, ctx.shard.settings.rdb_versions);
+    let (limits, wall) = (ctx.shard.settings.compact, ctx.shard.wall);
     loop {
-        match work.step(payload, checksums, piece, (&limits, wall)) {
+        match work.step(payload, accepted, piece, (&limits, wall)) {
             Ok(true) => break,
             Ok(false) if pacing.pace == Pace::Pieces => {
                 ctx.payload = Payload::Restoring(work);

@@ -2,6 +2,7 @@
 
 use super::{Config, bytes};
 use crate::events::EventClasses;
+use crate::rdb::Versions;
 use crate::settings::{
     CompactLimits, MaxmemoryPolicy, Observation, OutputLimit, OutputLimits, Password, Settings,
 };
@@ -79,6 +80,8 @@ impl Settings {
         self.compact = CompactLimits { seed, ..compact(&config) };
         self.compact.list_size.alone_bytes_min = alone_bytes_min;
         self.hll_sparse_max_bytes = size(&config, "hll-sparse-max-bytes");
+        self.rdb_versions =
+            if config.value("rdb-version-check") == "relaxed" { Versions::Relaxed } else { Versions::Strict };
         self.password = Password((&*bytes::to_bytes(config.value("requirepass"))).into());
         self.protected_mode = config.is_on("protected-mode");
         self.events = EventClasses::from_letters(config.value("notify-keyspace-events"));

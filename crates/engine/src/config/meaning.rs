@@ -84,6 +84,10 @@ const MEANINGS: &[(&str, &str)] = &[
     ("protected-mode", "Whether clients of other machines are refused as long as there is no password."),
     ("proto-max-bulk-len", "The longest string, and the longest argument of a command."),
     (
+        "rdb-version-check",
+        "Of which versions RESTORE takes payloads: those that are known, or also Redis's since 7.4 and future ones.",
+    ),
+    (
         "requirepass",
         "The password of the user `default`, whom AUTH and HELLO ask for it; none: everybody is let in.",
     ),

@@ -66,6 +66,8 @@ pub struct Directive {
     pub fixed: bool,
     /// It is known, can be read and set, and changes nothing here.
     pub idle: bool,
+    /// Patterns of CONFIG GET do not find it; its name does.
+    pub hidden: bool,
     /// It may be set only where `enable-protected-configs` allows it.
     pub protected: bool,
     /// Its value is a password or the like: not to be logged.
@@ -83,6 +85,7 @@ impl Directive {
         default: "",
         fixed: false,
         idle: false,
+        hidden: false,
         protected: false,
         secret: false,
         ours: false,
@@ -100,6 +103,9 @@ impl Directive {
     }
     const fn idle(self) -> Self {
         Self { idle: true, ..self }
+    }
+    const fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
     }
     const fn protected(self) -> Self {
         Self { protected: true, ..self }
@@ -145,6 +151,8 @@ impl Directive {
             ("bind", value) if value.split_ascii_whitespace().count() > BIND_MAX => {
                 Err("Too many bind addresses specified.".to_owned())
             }
+            // Valkey's shortest.
+            ("watchdog-period", value) if matches!(value.parse(), Ok(1..200)) => Ok("200".to_owned()),
             ("cluster-enabled", "yes") => Err("this server takes no part in clusters".to_owned()),
             _ => Ok(value),
         }

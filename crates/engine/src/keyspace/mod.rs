@@ -509,6 +509,13 @@ impl Keyspace {
         self.expired_fields_before += count as u64;
     }
 
+    /// Begins to count anew what has expired.
+    pub fn reset_stats(&mut self) {
+        self.expired = 0;
+        self.expired_fields_before = 0;
+        self.dbs.iter_mut().for_each(|db| db.expired_fields = 0);
+    }
+
     /// Fields of hashes that were removed since their time had come.
     pub fn expired_fields(&self) -> u64 {
         self.dbs.iter().map(|db| db.expired_fields).sum::<u64>() + self.expired_fields_before

@@ -26,7 +26,7 @@ const VERSION: u16 = 10;
 /// The version of Valkey 9, in which hashes have fields with deadlines.
 const VERSION_FIELD_DEADLINES: u16 = 80;
 /// The versions in between were given by Redis after Valkey had left: their types need not be the same.
-const FOREIGN_VERSIONS: std::ops::Range<u16> = 13..VERSION_FIELD_DEADLINES;
+const FOREIGN_VERSIONS: std::ops::Range<u16> = 12..VERSION_FIELD_DEADLINES;
 const FOOTER_LEN: usize = 10;
 
 static CRC: Crc<u64, Table<16>> = Crc::<u64, Table<16>>::new(&CRC_64_REDIS);
@@ -106,7 +106,17 @@ pub enum Checksums {
     Ignored,
 }
 
-/// A payload of a version that is known.
+/// Of which versions payloads may be (`rdb-version-check`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// Those that are known.
+    #[default]
+    Strict,
+    /// Any: of Redis after Valkey had left it, or of the future.
+    Relaxed,
+}
+
+/// A payload of a version that may be.
 #[derive(Clone, Copy, Debug)]
 pub struct Sealed<'a> {
     /// What it holds, without version and checksum.
@@ -115,17 +125,26 @@ pub struct Sealed<'a> {
     pub summed: &'a [u8],
     /// The checksum.
     pub checksum: u64,
+    /// Its version is one of Redis's own.
+    foreign: bool,
 }
 
 impl<'a> Sealed<'a> {
-    /// Looks at the end of a payload; `None` where it has none, or that of an unknown version.
-    pub fn of(payload: &'a [u8]) -> Option<Self> {
+    /// Looks at the end of a payload; `None` where it has none, or that of a version that may not be.
+    pub fn of(payload: &'a [u8], versions: Versions) -> Option<Self> {
         let (content, footer) = payload.split_at_checked(payload.len().checked_sub(FOOTER_LEN)?)?;
         let (version, checksum) = footer.split_at(2);
         let version = u16::from_le_bytes(version.try_into().ok()?);
         let checksum = u64::from_le_bytes(checksum.try_into().ok()?);
-        let known = version <= VERSION_FIELD_DEADLINES && !FOREIGN_VERSIONS.contains(&version);
-        known.then_some(Self { content, summed: &payload[..content.len() + 2], checksum })
+        let foreign = FOREIGN_VERSIONS.contains(&version);
+        let known = version <= VERSION_FIELD_DEADLINES && !foreign;
+        let may_be = version != 0 && (known || versions == Versions::Relaxed);
+        may_be.then_some(Self { content, summed: &payload[..content.len() + 2], checksum, foreign })
+    }
+
+    /// The number of its type, where that is another one's under its version.
+    pub fn foreign_type(&self) -> Option<u8> {
+        self.content.first().copied().filter(|number| self.foreign && *number == types::HASH_DEADLINES)
     }
 }
 
