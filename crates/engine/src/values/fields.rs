@@ -1,11 +1,13 @@
-//! The large form of a hash: fields with their values in a table, and the deadlines of those that have one.
+//! The large form of a hash, and of a small one some of whose fields have deadlines, which is Valkey's large form, too.
 //!
-//! Fields whose time has come are removed in pieces ([`Fields::drop_expired`]). Those that are still there when it returns are
-//! hidden: nothing here shows them or counts them, and a field of the same name is a new one.
+//! Many fields are a table ([`FieldTable`]), few with deadlines one piece of memory ([`TimedPack`]). Fields whose time has come are removed in
+//! pieces ([`Fields::drop_expired`]). Those that are still there when it returns are hidden: nothing here shows them or counts them,
+//! and a field of the same name is a new one.
 
-use super::ranked::Ranked;
-use super::table::{Pair, Table, field_of, value_of};
-use crate::keyspace::{Item, TableShape};
+use super::field_table::FieldTable;
+use super::pack::PackRef;
+use super::timed_pack::TimedPack;
+use crate::keyspace::TableShape;
 
 /// Unix time in milliseconds.
 type Millis = u64;
@@ -13,79 +15,62 @@ type Millis = u64;
 /// Fields with values, found by the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
-    table: Table<Pair>,
-    timed: Option<Box<Timed>>,
-    seed: u64,
+    form: Form,
 }
 
-/// The deadlines of fields. There is at least one as long as this exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Timed {
-    /// Fields by their deadlines, as [`rank_of`] makes scores of them.
-    deadlines: Ranked,
-    /// The key's own deadline: its entry holds whatever comes first, that or a field's.
-    key_expiry: Option<Millis>,
-    /// Fields whose time had come by then are hidden; 0 where none are.
-    hidden_until: Millis,
-}
-
-/// Half of what a deadline can be, which becomes the score 0.
-const MIDDLE: i64 = 1 << 62;
-
-/// A score for each deadline below 2^63, in the same order: numbers whose bits have the order of the numbers, with their sign.
-const fn rank_of(at: Millis) -> f64 {
-    let distance = at as i64 - MIDDLE;
-    let size = f64::from_bits(distance.unsigned_abs());
-    if distance < 0 { -size } else { size }
-}
-
-/// The deadline of a score.
-const fn deadline_of(score: f64) -> Millis {
-    let distance = score.abs().to_bits() as i64;
-    (if score < 0.0 { MIDDLE - distance } else { MIDDLE + distance }) as Millis
-}
-
-impl Timed {
-    fn first(&self) -> Option<Millis> {
-        let mut first = None;
-        self.deadlines.order().visit(0, 1, false, &mut |item| first = Some(deadline_of(item.score())));
-        first
-    }
-
-    fn last(&self) -> Option<Millis> {
-        let mut last = None;
-        self.deadlines.order().visit(0, 1, true, &mut |item| last = Some(deadline_of(item.score())));
-        last
-    }
-
-    fn deadline(&self, field: &[u8]) -> Option<Millis> {
-        self.deadlines.score(field).map(deadline_of)
-    }
+enum Form {
+    Few(TimedPack),
+    Many(FieldTable),
 }
 
 impl Fields {
-    /// None yet; see [`Table::new`] about `seed`.
+    /// None yet; see [`super::Table::new`] about `seed`.
     pub fn new(seed: u64) -> Self {
-        Self { table: Table::new(seed), timed: None, seed }
+        Self { form: Form::Many(FieldTable::new(seed)) }
+    }
+
+    /// Those of a small hash, field, value, field, value, …, some of which are to have deadlines.
+    pub(super) fn of_pack(pack: PackRef<'_>, seed: u64) -> Self {
+        let mut fields = Self { form: Form::Few(TimedPack::with_room(pack, seed)) };
+        let mut elements = pack.iter();
+        while let (Some(field), Some(value)) = (elements.next(), elements.next()) {
+            field.with_text(|field| value.with_text(|value| fields.set(field, value)));
+        }
+        fields
+    }
+
+    /// In the form for many.
+    fn grow(&mut self) -> &mut FieldTable {
+        if let Form::Few(few) = &self.form {
+            self.form = Form::Many(few.to_table());
+        }
+        match &mut self.form {
+            Form::Many(many) => many,
+            Form::Few(_) => unreachable!("it has just got the other form"),
+        }
     }
 
     /// An empty one, to be filled by [`Self::copy_some`]; `None` if fields have deadlines, which only whole copies keep.
     pub fn like(other: &Self) -> Option<Self> {
-        other.timed.is_none().then(|| Self {
-            table: Table::like(&other.table),
-            timed: None,
-            seed: other.seed,
-        })
+        let Form::Many(many) = &other.form else { return None };
+        Some(Self { form: Form::Many(FieldTable::like(many)?) })
     }
 
     /// Copies about `budget` fields of another hash, from a place of [`Self::walk`] on. Returns where to go on.
     pub fn copy_some(&mut self, from: &Self, place: u64, budget: usize) -> Option<u64> {
-        self.table.copy_some(&from.table, place, budget)
+        match (&mut self.form, &from.form) {
+            (Form::Many(copy), Form::Many(many)) => copy.copy_some(many, place, budget),
+            _ => unreachable!("few fields are copied at once"),
+        }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.table.len() - self.hidden()
+        match &self.form {
+            Form::Few(few) => few.len(),
+            Form::Many(many) => many.len(),
+        }
     }
 
     /// Whether there are none.
@@ -94,241 +79,192 @@ impl Fields {
     }
 
     /// How many take up memory, hidden ones included.
-    pub const fn stored(&self) -> usize {
-        self.table.len()
-    }
-
-    /// How many are hidden.
-    fn hidden(&self) -> usize {
-        match &self.timed {
-            Some(timed) if timed.hidden_until != 0 => {
-                let end = rank_of(timed.hidden_until);
-                timed.deadlines.order().count_while(&|score, _| score <= end)
-            }
-            _ => 0,
+    pub fn stored(&self) -> usize {
+        match &self.form {
+            Form::Few(few) => few.stored(),
+            Form::Many(many) => many.stored(),
         }
     }
 
-    fn is_hidden(&self, field: &[u8]) -> bool {
-        self.timed.as_ref().is_some_and(|timed| {
-            timed.hidden_until != 0 && timed.deadline(field).is_some_and(|at| at <= timed.hidden_until)
-        })
+    /// How many pieces of memory there are to be freed, about.
+    pub fn pieces(&self) -> usize {
+        match &self.form {
+            Form::Few(_) => 1,
+            Form::Many(many) => many.stored(),
+        }
     }
 
     /// How large the table is and how full.
     pub fn shape(&self) -> TableShape {
-        self.table.shape()
+        match &self.form {
+            Form::Few(few) => {
+                let entries = few.stored() as u64;
+                TableShape { places: entries, entries, leaves: 1, largest: entries }
+            }
+            Form::Many(many) => many.shape(),
+        }
     }
 
     /// Bytes on the heap, about.
     pub fn heap_bytes(&self) -> usize {
-        let deadlines = self
-            .timed
-            .as_ref()
-            .map_or(0, |timed| size_of::<Timed>() - size_of::<Ranked>() + timed.deadlines.heap_bytes());
-        size_of::<Self>() + self.table.heap_bytes() + deadlines
+        let form = match &self.form {
+            Form::Few(few) => few.heap_bytes(),
+            Form::Many(many) => many.heap_bytes(),
+        };
+        size_of::<Self>() + form
     }
 
     /// The value of a field.
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<&[u8]> {
-        if self.timed.is_some() && self.is_hidden(field) {
-            return None;
+        match &self.form {
+            Form::Few(few) => few.get(field).map(|field| field.value),
+            Form::Many(many) => many.get(field),
         }
-        self.table.get(field).map(|pair| value_of(pair.bytes()))
     }
 
     /// Sets the value of a field, which has no deadline then; true if the field is new.
     pub fn set(&mut self, field: &[u8], value: &[u8]) -> bool {
-        let hidden = self.timed.is_some() && self.is_hidden(field);
-        self.set_deadline(field, None);
-        let there = self.table.edit(field, |pair| pair.set_value(value)).is_some();
-        if !there {
-            self.table.insert(Pair::new(field, value));
+        match &mut self.form {
+            Form::Few(few) if few.has_room(field.len() + value.len()) => few.set(field, value, false),
+            _ => self.grow().set(field, value),
         }
-        !there || hidden
     }
 
     /// The same, and the field keeps its deadline.
     pub fn update(&mut self, field: &[u8], value: &[u8]) -> bool {
-        if self.get(field).is_none() {
-            return self.set(field, value);
+        match &mut self.form {
+            Form::Few(few) if few.has_room(field.len() + value.len()) => few.set(field, value, true),
+            _ => self.grow().update(field, value),
         }
-        self.table.edit(field, |pair| pair.set_value(value));
-        false
     }
 
     /// Removes a field; true if it was there.
     pub fn remove(&mut self, field: &[u8]) -> bool {
-        if self.timed.is_some() && self.is_hidden(field) {
-            return false;
+        match &mut self.form {
+            Form::Few(few) => few.remove(field),
+            Form::Many(many) => many.remove(field),
         }
-        self.set_deadline(field, None);
-        self.table.remove(field).is_some()
     }
 
     /// When a field that is there vanishes, in Unix milliseconds.
     pub fn deadline(&self, field: &[u8]) -> Option<Millis> {
-        self.timed.as_ref()?.deadline(field)
+        match &self.form {
+            Form::Few(few) => few.get(field)?.deadline(),
+            Form::Many(many) => many.deadline(field),
+        }
     }
 
     /// Gives a field that is there a deadline below 2^63, or takes it away.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<Millis>) {
-        match (deadline, &mut self.timed) {
-            (None, None) => return,
-            (None, Some(timed)) => {
-                timed.deadlines.remove(field);
-            }
-            (Some(at), timed) => {
-                let timed = timed.get_or_insert_with(|| {
-                    let deadlines = Ranked::new(self.seed);
-                    Box::new(Timed { deadlines, key_expiry: None, hidden_until: 0 })
-                });
-                match timed.deadlines.score(field) {
-                    Some(old) => timed.deadlines.set_score(field, old, rank_of(at)),
-                    None => timed.deadlines.insert(field, rank_of(at)),
-                }
-            }
-        }
-        self.settle();
-    }
-
-    fn settle(&mut self) {
-        if self.timed.as_ref().is_some_and(|timed| timed.deadlines.order().len() == 0) {
-            self.timed = None;
+        match &mut self.form {
+            Form::Few(few) => few.set_deadline(field, deadline),
+            Form::Many(many) => many.set_deadline(field, deadline),
         }
     }
 
     /// When the next field vanishes, or the first of the hidden ones was to.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.timed.as_ref()?.first()
+        match &self.form {
+            Form::Few(few) => few.next_deadline(),
+            Form::Many(many) => many.next_deadline(),
+        }
     }
 
     /// Whether no field is left at a time.
     pub fn is_over(&self, now: Millis) -> bool {
-        self.timed.as_ref().is_some_and(|timed| {
-            timed.deadlines.order().len() == self.table.len() && timed.last().is_some_and(|at| at <= now)
-        })
+        match &self.form {
+            Form::Few(few) => few.is_over(now),
+            Form::Many(many) => many.is_over(now),
+        }
     }
 
     /// Removes fields whose time has come, at most `budget`, and hides the others of them; how many it has removed.
     pub fn drop_expired(&mut self, now: Millis, budget: usize) -> usize {
-        let mut dropped = 0;
-        while let Some(timed) = &mut self.timed
-            && timed.first().is_some_and(|at| at <= now)
-        {
-            timed.hidden_until = now;
-            if dropped == budget {
-                return dropped;
-            }
-            if let Some(item) = timed.deadlines.remove_at(0) {
-                self.table.remove(item.key());
-                dropped += 1;
-            }
-            self.settle();
+        match &mut self.form {
+            Form::Few(few) => few.drop_expired(now, budget),
+            Form::Many(many) => many.drop_expired(now, budget),
         }
-        if let Some(timed) = &mut self.timed {
-            timed.hidden_until = 0;
-        }
-        dropped
     }
 
     /// The key's deadline that is kept here, since its entry holds that of a field; the outer `None` where there are no
     /// deadlines of fields.
     pub fn key_expiry(&self) -> Option<Option<Millis>> {
-        self.timed.as_ref().map(|timed| timed.key_expiry)
+        match &self.form {
+            Form::Few(few) => few.key_expiry(),
+            Form::Many(many) => many.key_expiry(),
+        }
     }
 
     /// Keeps the key's deadline where there are deadlines of fields. Returns when the first of them all comes.
     pub fn keep_key_expiry(&mut self, expiry: Option<Millis>) -> Option<Millis> {
-        let next = self.next_deadline();
-        if let Some(timed) = &mut self.timed {
-            timed.key_expiry = expiry;
+        match &mut self.form {
+            Form::Few(few) => few.keep_key_expiry(expiry),
+            Form::Many(many) => many.keep_key_expiry(expiry),
         }
-        next.into_iter().chain(expiry).min()
+        self.next_deadline().into_iter().chain(expiry).min()
     }
 
     /// Visits all fields with their values, in any order.
     pub fn for_each<'a>(&'a self, mut visit: impl FnMut(&'a [u8], &'a [u8])) {
-        let hides = self.hidden() != 0;
-        self.table.for_each(|pair| {
-            let bytes = pair.bytes();
-            let (field, value) = (field_of(bytes), value_of(bytes));
-            if !hides || !self.is_hidden(field) {
-                visit(field, value);
-            }
-        });
+        match &self.form {
+            Form::Few(few) => few.visible().for_each(|field| visit(field.name, field.value)),
+            Form::Many(many) => many.for_each(visit),
+        }
     }
 
-    /// Visits some, as [`Table::walk`] does; hidden ones count for the budget.
+    /// Visits some, as [`super::Table::walk`] does, or all of few; hidden ones count for the budget.
     pub fn walk<'a>(
         &'a self,
         from: u64,
         budget: usize,
         visit: &mut dyn FnMut(&'a [u8], &'a [u8]),
     ) -> Option<u64> {
-        let hides = self.hidden() != 0;
-        self.table.walk(from, budget, &mut |pair| {
-            let bytes = pair.bytes();
-            let (field, value) = (field_of(bytes), value_of(bytes));
-            if !hides || !self.is_hidden(field) {
-                visit(field, value);
-            }
-        })
+        if let Form::Many(many) = &self.form {
+            return many.walk(from, budget, visit);
+        }
+        self.for_each(visit);
+        None
     }
 
     /// A field with its value, picked nearly evenly; `None` if there is none. Where nearly all are hidden, the next one that is not.
     pub fn random(&self, mut random: impl FnMut() -> u64) -> Option<(&[u8], &[u8])> {
-        const PICKS_MAX: usize = 64;
-        let hides = self.hidden() != 0;
-        for _ in 0..PICKS_MAX {
-            let bytes = self.table.random(&mut random)?.bytes();
-            if !hides || !self.is_hidden(field_of(bytes)) {
-                return Some((field_of(bytes), value_of(bytes)));
+        match &self.form {
+            Form::Few(few) => {
+                let idx = random().checked_rem(few.len() as u64)? as usize;
+                few.visible().nth(idx).map(|field| (field.name, field.value))
             }
+            Form::Many(many) => many.random(random),
         }
-        let (mut found, mut place) = (None, Some(0));
-        while let Some(from) = place
-            && found.is_none()
-        {
-            place = self.walk(from, 1, &mut |field, value| found = Some((field, value)));
-        }
-        found
     }
 
     /// Frees fields, each for one of `budget`; true when none is left. What has been begun with is no hash any more.
     pub fn free_some(&mut self, budget: &mut usize) -> bool {
-        if let Some(timed) = &mut self.timed
-            && !timed.deadlines.free_some(budget)
-        {
-            return false;
+        match &mut self.form {
+            Form::Few(_) => {
+                *budget = budget.saturating_sub(1);
+                true
+            }
+            Form::Many(many) => many.free_some(budget),
         }
-        self.timed = None;
-        self.table.free_some(budget)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pack::Pack;
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    #[test]
-    fn scores_have_the_order_of_deadlines() {
-        let some = [0, 1, 2, 1 << 40, 1_700_000_000_000, MIDDLE as u64 - 1, MIDDLE as u64, i64::MAX as u64];
-        for pair in some.windows(2) {
-            assert!(rank_of(pair[0]) < rank_of(pair[1]), "{pair:?}");
-        }
-        assert!(some.iter().all(|at| deadline_of(rank_of(*at)) == *at && rank_of(*at).is_finite()));
-    }
-
     proptest! {
         #[test]
         fn nobody_sees_what_is_over_though_it_is_removed_in_pieces(
-            ops in prop::collection::vec((0..7u8, 0..12u8, 0..30u64), 0..80), budget in 0..3usize,
+            ops in prop::collection::vec((0..8u8, 0..12u8, 0..30u64), 0..80), budget in 0..3usize, few: bool,
         ) {
-            let (mut fields, mut model) = (Fields::new(7), BTreeMap::<Vec<u8>, (u64, Option<u64>)>::new());
+            let empty = Pack::default();
+            let mut fields = if few { Fields::of_pack(empty.as_ref(), 7) } else { Fields::new(7) };
+            let mut model = BTreeMap::<Vec<u8>, (u64, Option<u64>)>::new();
             let mut now = 1;
             for (op, name, number) in ops {
                 let field = format!("field{name}").into_bytes();
@@ -352,6 +288,7 @@ mod tests {
                         fields.set_deadline(&field, None);
                         model.get_mut(&field).unwrap().1 = None;
                     }
+                    5 if number == 0 => drop(fields.grow()),
                     _ => {
                         now += number;
                         model.retain(|_, (_, at)| at.is_none_or(|at| at > now));
@@ -365,6 +302,39 @@ mod tests {
             check(&fields, &model)?;
             prop_assert_eq!(fields.stored(), model.len());
         }
+    }
+
+    #[test]
+    fn few_fields_with_deadlines_take_little_more_than_their_text() {
+        let limits = crate::settings::CompactLimits::default();
+        let mut hash = super::super::hash::Hash::default();
+        for n in 0..10 {
+            hash.set(format!("field:{n:06}").as_bytes(), format!("value:{n:06}").as_bytes(), &limits);
+        }
+        for n in 0..10 {
+            hash.set_deadline(format!("field:{n:06}").as_bytes(), Some(1_700_000_000_000), limits.seed);
+        }
+        assert_eq!(hash.as_ref().encoding(), "hashtable");
+        assert!(hash.heap_bytes() < 10 * (12 + 12 + 9) + 200, "{}", hash.heap_bytes());
+    }
+
+    #[test]
+    fn many_or_long_fields_are_a_table() {
+        let is_few = |fields: &Fields| matches!(fields.form, Form::Few(_));
+        let mut fields = Fields::of_pack(Pack::default().as_ref(), 7);
+        for n in 0..128 {
+            fields.set(format!("field{n}").as_bytes(), b"1");
+            fields.set_deadline(format!("field{n}").as_bytes(), Some(1000 + n));
+        }
+        fields.keep_key_expiry(Some(5000));
+        assert!(
+            is_few(&fields) && !fields.update(b"field7", b"2") && fields.deadline(b"field7") == Some(1007)
+        );
+        fields.drop_expired(1009, 3);
+        assert!(fields.set(b"field8", b"3") && fields.set(&[b'x'; 9000], b"4"));
+        assert!(!is_few(&fields));
+        assert_eq!((fields.len(), fields.get(b"field9"), fields.deadline(b"field8")), (120, None, None));
+        assert_eq!((fields.key_expiry(), fields.deadline(b"field10")), (Some(Some(5000)), Some(1010)));
     }
 
     fn check(fields: &Fields, model: &BTreeMap<Vec<u8>, (u64, Option<u64>)>) -> Result<(), TestCaseError> {

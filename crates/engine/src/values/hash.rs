@@ -13,7 +13,7 @@ const FREED_AT_ONCE_MAX: usize = 64;
 pub enum Hash {
     /// Few and short ones: field, value, field, value, …
     Pack(Pack),
-    /// Many or long ones.
+    /// Many or long ones, or some with deadlines.
     Table(Box<Fields>),
 }
 
@@ -22,7 +22,7 @@ pub enum Hash {
 pub enum HashRef<'a> {
     /// Few and short ones: field, value, field, value, …
     Pack(PackRef<'a>),
-    /// Many or long ones.
+    /// Many or long ones, or some with deadlines.
     Table(&'a Fields),
 }
 
@@ -51,10 +51,10 @@ impl Hash {
     }
 
     /// Whether freeing it at once may take long.
-    pub const fn is_large(&self) -> bool {
+    pub fn is_large(&self) -> bool {
         match self {
             Self::Pack(_) => false,
-            Self::Table(fields) => fields.stored() > FREED_AT_ONCE_MAX,
+            Self::Table(fields) => fields.pieces() > FREED_AT_ONCE_MAX,
         }
     }
 
@@ -119,12 +119,16 @@ impl Hash {
         }
     }
 
-    /// Gives a field that is there a deadline in Unix milliseconds, for which the hash has to be large, or takes it away.
+    /// Gives a field that is there a deadline in Unix milliseconds, for which the hash takes its large form, or takes it away.
     pub fn set_deadline(&mut self, field: &[u8], deadline: Option<u64>, seed: u64) {
         match self {
             Self::Table(fields) => fields.set_deadline(field, deadline),
             Self::Pack(_) if deadline.is_none() => {}
-            Self::Pack(_) => self.enlarge(seed).set_deadline(field, deadline),
+            Self::Pack(pack) => {
+                let mut fields = Fields::of_pack(pack.as_ref(), seed);
+                fields.set_deadline(field, deadline);
+                *self = Self::Table(Box::new(fields));
+            }
         }
     }
 

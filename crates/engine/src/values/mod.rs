@@ -10,6 +10,7 @@ mod chunk;
 mod chunks;
 mod copying;
 mod element;
+mod field_table;
 mod fields;
 mod hash;
 pub mod hyperloglog;
@@ -22,6 +23,7 @@ mod set;
 mod sorted_set;
 mod table;
 mod tally;
+mod timed_pack;
 
 pub use blob::Blob;
 pub use chunk::Chunk;
