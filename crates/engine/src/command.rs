@@ -93,6 +93,12 @@ impl Pacing {
             Pace::Pieces => Some(share(self.sizes.piece_len, extent).max(1)),
         }
     }
+
+    /// How many of so many bytes of strings to look at in this call; `None` if that would not be brief and has to be.
+    pub fn piece_of_bytes(self, bytes: usize) -> Option<usize> {
+        let piece = self.piece(bytes.div_ceil(PieceSizes::SHORT_BYTES), (0, 0))?;
+        Some(piece.saturating_mul(PieceSizes::SHORT_BYTES))
+    }
 }
 
 /// How many elements of such a value take as long as so many short ones.

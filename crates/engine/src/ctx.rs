@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing, PieceSizes};
 use crate::command_stats::CommandStats;
-use crate::commands::{DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
+use crate::commands::{BitWork, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -202,6 +202,8 @@ pub enum Payload {
     Scoring(Box<ScoreWork>),
     /// A search for members in an area that is.
     Searching(Box<GeoWork>),
+    /// A combination of strings that is.
+    Bits(Box<BitWork>),
     /// A copy that is.
     Copying(Box<Copying>),
     /// A payload of DUMP that is.

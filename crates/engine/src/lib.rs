@@ -70,8 +70,8 @@ pub use command::{
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
 pub use commands::{
-    CommandNumber, CommandTable, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork,
-    all as all_commands,
+    BitWork, CommandNumber, CommandTable, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare,
+    SortWork, all as all_commands,
 };
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,

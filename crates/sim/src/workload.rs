@@ -184,6 +184,8 @@ const STRINGS: &[Make] = &[
         let keys: Vec<String> = (0..2 + r.next() % 2).map(|_| w.key(r, "key")).collect();
         w.worded(&["BITOP", how], &keys, &[])
     },
+    |w, r| w.one(r, "BITCOUNT", 0),
+    |w, r| w.on_key(r, "BITPOS", "key", &["1"]),
     |_, _| Operation::new(vec!["DBSIZE".into()], Keys::All),
     |_, _| Operation::new(vec!["KEYS".into(), "*".into()], Keys::All),
     |_, _| Operation::new(vec!["RANDOMKEY".into()], Keys::All),
@@ -270,6 +272,8 @@ const OTHERS: &[Make] = &[
         w.worded(&["ZRANGESTORE"], &keys, &["0", "1"])
     },
     |w, r| w.on_key(r, "ZRANGE", "sorted", &["0", "-1"]),
+    |w, r| w.on_key(r, "ZREMRANGEBYRANK", "sorted", &["-3", "-2"]),
+    |w, r| w.on_key(r, "ZREMRANGEBYSCORE", "sorted", &["1", "2"]),
     |w, r| w.pair(r, "COPY", "sorted"),
     |w, r| {
         let (field, value) = (member(r), w.value());

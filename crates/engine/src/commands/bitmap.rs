@@ -83,7 +83,7 @@ pub(super) fn read_string<T>(
     read: impl FnOnce(Option<&[u8]>) -> T,
 ) -> Result<T, Error> {
     let key = ctx.key(name);
-    match ctx.lookup(key) {
+    match ctx.lookup_once(key) {
         None => Ok(read(None)),
         Some(entry) => Ok(read(Some(entry.string().ok_or(Error::WrongType)?))),
     }
@@ -179,18 +179,34 @@ impl Range {
 }
 
 fn bitcount(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
-    let range = Range::parse(args, 2)?;
-    let count = read_string(ctx, args.at(1), |text| {
-        let text = text.unwrap_or_default();
-        match range {
-            None => ones(text),
+    let range = Range::parse(args, 2)?.unwrap_or(Range { start: 0, end: None, in_bits: false });
+    let (pacing, resume, before) = (ctx.pacing(), ctx.resume as usize, ctx.elements as usize);
+    let counted = read_string(ctx, args.at(1), |text| {
+        // Where its time has come on the way, it was not there.
+        let Some(text) = text else { return Some((0, None, 0)) };
+        let bits = match range {
             // Valkey finds nothing between two ends counted from behind that are in the wrong order.
-            Some(Range { start, end: Some(end), .. }) if end < start && start < 0 => 0,
-            Some(range) => range.bits(text.len()).map_or(0, |(from, to)| count_ones(text, from, to)),
-        }
+            Range { start, end: Some(end), .. } if end < start && start < 0 => None,
+            range => range.bits(text.len()),
+        };
+        let Some((from, to)) = bits else { return Some((0, None, 0)) };
+        let piece = pacing.piece_of_bytes((to - from) / 8)?;
+        let (from, end) = piece_of(from.max(resume), to, piece);
+        Some((count_ones(text, from, end), (end < to).then_some(end), before))
     })?;
-    reply.int(count as i64);
+    let Some((count, next, before)) = counted else { return Ok(Flow::Later) };
+    if let Some(next) = next {
+        ctx.elements = (before + count) as u64;
+        return Ok(Flow::Again(next as u64));
+    }
+    ctx.elements = 0;
+    reply.int((before + count) as i64);
     Ok(Flow::Done)
+}
+
+/// The bits of so many bytes, of those from `from` on and before `to`.
+fn piece_of(from: usize, to: usize, bytes: usize) -> (usize, usize) {
+    (from, to.min(from.saturating_add(bytes.saturating_mul(8))))
 }
 
 fn ones(bytes: &[u8]) -> usize {
@@ -215,12 +231,22 @@ fn bitpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, 
     };
     let range = Range::parse(args, 3)?;
     let range = range.unwrap_or(Range { start: 0, end: None, in_bits: false });
+    let (pacing, resume) = (ctx.pacing(), ctx.resume as usize);
     let found = read_string(ctx, args.at(1), |text| {
-        let Some(text) = text else { return (!bit).then_some(0) };
-        let (from, to) = range.bits(text.len())?;
+        let Some(text) = text else { return Some((if bit { None } else { Some(0) }, None)) };
+        let Some((from, to)) = range.bits(text.len()) else { return Some((None, None)) };
+        let (from, end) = piece_of(from.max(resume), to, pacing.piece_of_bytes((to - from) / 8)?);
+        let found = first_bit(text, bit, from, end);
+        if found.is_none() && end < to {
+            return Some((None, Some(end)));
+        }
         // Without an end, zeros follow the string.
-        first_bit(text, bit, from, to).or_else(|| (!bit && range.end.is_none()).then_some(to))
+        Some((found.or_else(|| (!bit && range.end.is_none()).then_some(to)), None))
     })?;
+    let Some((found, next)) = found else { return Ok(Flow::Later) };
+    if let Some(next) = next {
+        return Ok(Flow::Again(next as u64));
+    }
     reply.int(found.map_or(-1, |at| at as i64));
     Ok(Flow::Done)
 }

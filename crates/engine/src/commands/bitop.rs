@@ -1,13 +1,14 @@
 //! BITOP: strings combined bit by bit, on whatever shards they are.
 
-use super::bitmap::{BITMAP, read_string};
+use super::bitmap::BITMAP;
 use super::set_algebra::shares;
+use super::set_combine::{hold, look_up};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
-use crate::keyspace::{Detached, NewValue, StringForm, Value};
+use crate::keyspace::{Detached, NewValue, StringForm, Value, ValueRef};
 use crate::settings::Settings;
 use bytes::Bytes;
 use corelane_resp::Reply;
@@ -50,12 +51,9 @@ impl Operation {
         Ok(op)
     }
 
-    /// Brings another source into the result so far, which is as if zeros followed the shorter of the two.
-    fn apply(self, result: &mut Vec<u8>, source: &[u8]) {
-        if result.len() < source.len() {
-            result.resize(source.len(), 0);
-        }
-        let (common, rest) = result.split_at_mut(source.len());
+    /// Brings a part of another source into that of the result, which is as if zeros followed the shorter of the two.
+    fn apply(self, result: &mut [u8], source: &[u8]) {
+        let (common, rest) = result.split_at_mut(source.len().min(result.len()));
         let pairs = common.iter_mut().zip(source);
         match self {
             Self::And => {
@@ -68,6 +66,39 @@ impl Operation {
     }
 }
 
+/// A combination of strings that is under way.
+#[derive(Clone, Debug, Default)]
+pub struct BitWork {
+    /// How many sources are there; when the time of one has come meanwhile, the work begins again.
+    present: usize,
+    /// The strings that other shards have sent; if none, those of keys are combined.
+    sent: Vec<Bytes>,
+    result: Vec<u8>,
+}
+
+impl BitWork {
+    /// Combines about `budget` bytes more of the sources; true when all are.
+    fn step(&mut self, op: Operation, sources: &[&[u8]], budget: usize) -> bool {
+        let len = sources.iter().map(|source| source.len()).max().unwrap_or(0);
+        let from = self.result.len();
+        let end = len.min(from.saturating_add((budget / sources.len().max(1)).max(1)));
+        let parts = sources.iter().map(|source| &source[from.min(source.len())..end.min(source.len())]);
+        self.result.reserve_exact(len - from);
+        for (nth, part) in parts.enumerate() {
+            if nth == 0 {
+                self.result.extend_from_slice(part);
+                self.result.resize(end, 0);
+            } else {
+                op.apply(&mut self.result[from..], part);
+            }
+        }
+        if op == Operation::Not {
+            self.result[from..].iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        end == len
+    }
+}
+
 fn check(args: Args<'_>, _: &Settings) -> Result<(), Error> {
     Operation::parse(args).map(|_| ())
 }
@@ -76,25 +107,36 @@ fn check(args: Args<'_>, _: &Settings) -> Result<(), Error> {
 fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let op = Operation::parse(args)?;
     let all_here = ctx.keys.len() + DESTINATION == args.len();
-    let mut result: Option<Vec<u8>> = None;
-    for idx in ctx.keys.indices().filter(|idx| *idx != DESTINATION) {
-        result = Some(read_string(ctx, args.at(idx), |text| {
-            let text = text.unwrap_or_default();
-            match result {
-                None => text.to_vec(),
-                Some(mut result) => {
-                    op.apply(&mut result, text);
-                    result
-                }
-            }
-        })?);
+    let keys: Vec<usize> = ctx.keys.indices().filter(|idx| *idx != DESTINATION).collect();
+    if keys.is_empty() {
+        return Ok(Flow::Done);
     }
-    let Some(result) = result else { return Ok(Flow::Done) };
+    let pacing = ctx.pacing();
+    let present = look_up(ctx, args, &keys, |value| matches!(value, ValueRef::String(_)))?;
+    let mut work = match std::mem::take(&mut ctx.payload) {
+        Payload::Bits(work) if work.present == present => work,
+        _ => Box::new(BitWork { present, ..BitWork::default() }),
+    };
+    let is_done = {
+        let entries = hold(ctx, args, &keys);
+        let texts: Vec<&[u8]> = entries
+            .iter()
+            .map(|entry| entry.as_ref().and_then(|entry| entry.string()).unwrap_or_default())
+            .collect();
+        let bytes = texts.iter().map(|text| text.len()).sum();
+        let Some(piece) = pacing.piece_of_bytes(bytes) else { return Ok(Flow::Later) };
+        work.step(op, &texts, piece)
+    };
+    if !is_done {
+        ctx.payload = Payload::Bits(work);
+        return Ok(Flow::Again(1));
+    }
+    let result = Bytes::from(work.result);
     if all_here {
-        store(ctx, args, op, result, reply);
+        store(ctx, args, result, reply);
     } else {
-        let value = Value::String(Bytes::from(result));
-        ctx.payload = Payload::Values(vec![(0, Detached { value, expiry: None, form: StringForm::Plain })]);
+        let content = Detached { value: Value::String(result), expiry: None, form: StringForm::Plain };
+        ctx.payload = Payload::Values(vec![(0, content)]);
     }
     Ok(Flow::Done)
 }
@@ -106,24 +148,39 @@ fn decide(decide: &mut Decide<'_>) -> Next {
     }
 }
 
+/// Combines what the shards have sent.
 fn write(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let op = Operation::parse(args)?;
-    let mut result: Option<Vec<u8>> = None;
-    if let Payload::Values(values) = std::mem::take(&mut ctx.payload) {
-        for (_, content) in values {
-            let Value::String(text) = content.value else { continue };
-            match &mut result {
-                None => result = Some(text.to_vec()),
-                Some(result) => op.apply(result, &text),
-            }
+    let mut work = match std::mem::take(&mut ctx.payload) {
+        Payload::Bits(work) => work,
+        Payload::Values(values) => {
+            let text = |(_, content): (u32, Detached)| match content.value {
+                Value::String(text) => Some(text),
+                _ => None,
+            };
+            Box::new(BitWork { sent: values.into_iter().filter_map(text).collect(), ..BitWork::default() })
         }
+        _ => Box::default(),
+    };
+    if let [whole] = &work.sent[..] {
+        store(ctx, args, whole.clone(), reply);
+        return Ok(Flow::Done);
     }
-    store(ctx, args, op, result.unwrap_or_default(), reply);
+    let sent = std::mem::take(&mut work.sent);
+    let texts: Vec<&[u8]> = sent.iter().map(|text| &text[..]).collect();
+    let bytes = texts.iter().map(|text| text.len()).sum();
+    let piece = ctx.pacing().piece_of_bytes(bytes).unwrap_or(usize::MAX);
+    if !work.step(op, &texts, piece) {
+        work.sent = sent;
+        ctx.payload = Payload::Bits(work);
+        return Ok(Flow::Again(1));
+    }
+    store(ctx, args, Bytes::from(work.result), reply);
     Ok(Flow::Done)
 }
 
 /// Stores the result, or removes the key if it is empty; replies with its size.
-fn store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation, mut result: Vec<u8>, reply: &mut Reply) {
+fn store(ctx: &mut Ctx<'_>, args: Args<'_>, result: Bytes, reply: &mut Reply) {
     let name = args.at(DESTINATION);
     let key = ctx.key(name);
     reply.int(result.len() as i64);
@@ -133,10 +190,7 @@ fn store(ctx: &mut Ctx<'_>, args: Args<'_>, op: Operation, mut result: Vec<u8>, 
         }
         return;
     }
-    if op == Operation::Not {
-        result.iter_mut().for_each(|byte| *byte = !*byte);
-    }
-    ctx.set(key, NewValue::Owned(Value::String(Bytes::from(result))), None);
+    ctx.set(key, NewValue::Owned(Value::String(result)), None);
     ctx.shard.keyspace.set_form(ctx.db, key, StringForm::Raw);
     ctx.notify(EventClasses::STRING, "set", name);
 }

@@ -155,6 +155,7 @@ static FAMILIES: &[&[Command]] = &[
     geo_search::COMMANDS,
 ];
 
+pub use bitop::BitWork;
 pub use dump::DumpWork;
 pub use geo_pieces::GeoWork;
 pub(crate) use list_blocking::wait_deadline;

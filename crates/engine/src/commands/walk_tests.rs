@@ -20,6 +20,7 @@ fn fill(bench: &mut Bench) {
         bench.run(&format!("ZADD z {}", list(&|n| format!("{} m{n}", number(n) / 3))));
         bench.run(&format!("ZADD z2 {}", list(&|n| format!("{}.1 m{}", number(n) / 7, n * 2))));
         let place = |n: usize| format!("{}.{:03} {}.{:03} m{n}", n % 2, number(n) / 5, n % 3, n / 5);
+        bench.run(&format!("SETRANGE a {} abc\nSETRANGE b {} {start}", start * 100, start * 90));
         bench.run(&format!("GEOADD g {}", list(&place)));
         bench.run(&format!("MSET {}", list(&|n| format!("w:{n} {} w:m{n} {}", number(n) % 100, number(n)))));
     }
@@ -143,20 +144,36 @@ const COMMANDS: &[&str] = &[
     "GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 500 km COUNT 4000 DESC",
     "GEORADIUS g 1 1 500 km STORE {x}d",
     "GEORADIUSBYMEMBER g m1 500 km STOREDIST d",
+    "BITOP AND d a b",
+    "BITOP OR {x}d a b none",
+    "BITOP XOR b b a a",
+    "BITOP NOT {x}d a",
+    "BITOP OR d none",
+    "BITOP OR d a l",
+    "BITCOUNT a",
+    "BITCOUNT a 3 -70000",
+    "BITCOUNT a 77 2000001 BIT",
+    "BITPOS a 1 210000",
+    "BITPOS b 1 -3 -9",
+    "BITPOS a 0",
+    "SETRANGE d 500000 x",
+    "BITPOS {x}d 0 240000",
+    "COPY z d REPLACE",
+    "ZREMRANGEBYRANK d -4900 -100",
+    "ZREMRANGEBYRANK d 0 -1",
+    "COPY z d REPLACE",
+    "ZREMRANGEBYSCORE d 10 (1600",
+    "ZREMRANGEBYLEX d - (m3",
+    "ZREMRANGEBYSCORE d -inf +inf",
 ];
 
 /// What shows what they have stored.
 const LOOKS: &[&str] = &[
-    "LRANGE d 0 -1",
-    "LRANGE {x}d 0 -1",
-    "LRANGE l 0 -1",
-    "SMEMBERS d",
-    "SMEMBERS {x}d",
-    "SMEMBERS s2",
-    "HGETALL d",
-    "ZRANGE d 0 -1 WITHSCORES",
-    "ZRANGE {x}d 0 -1 WITHSCORES",
-    "ZRANGE z2 0 -1 WITHSCORES",
+    "DEBUG DIGEST-VALUE d {x}d l s2 z2 b",
+    "OBJECT ENCODING d",
+    "OBJECT ENCODING {x}d",
+    "LRANGE d 0 10",
+    "ZRANGE d 0 10 WITHSCORES",
 ];
 
 /// Whether the order of the reply depends on where it is made.
@@ -178,7 +195,9 @@ fn pieces_make_the_reply_that_one_turn_makes() {
             whole.run(hello);
             pieces.run(hello);
             for command in COMMANDS {
-                let stores = command.contains("STORE") || command.starts_with("COPY");
+                let changes = ["COPY", "BITOP", "SETRANGE", "ZREM"];
+                let stores =
+                    command.contains("STORE") || changes.iter().any(|name| command.starts_with(name));
                 let looks = if stores { LOOKS } else { &[] };
                 let both = [&mut whole, &mut pieces].map(|bench| {
                     let replies = std::iter::once(command).chain(looks).map(|look| bench.run(look));
@@ -210,7 +229,11 @@ const TURNS: &[(usize, &str)] = &[
     (49, "DUMP l"),
     (49, "DUMP s"),
     (49, "DUMP z"),
+    (50, "BITCOUNT c"),
+    (50, "BITPOS c 1"),
+    (100, "BITOP OR d a c"),
     (49, "ZRANGESTORE d z 0 -1"),
+    (48, "ZREMRANGEBYRANK d 0 -100"),
     (147, "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km ASC"),
     (98, "GEOSEARCHSTORE d g FROMLONLAT 1 1 BYRADIUS 500 km"),
 ];
@@ -224,6 +247,7 @@ fn a_turn_does_no_more_than_a_piece() {
             settings.compact.list_size = 8.into();
         });
         fill(&mut bench);
+        bench.run("SETRANGE c 6000000 x");
         let client = bench.connect(0, 7);
         for (least, command) in TURNS {
             bench.send(client, command);

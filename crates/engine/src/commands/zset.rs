@@ -288,16 +288,30 @@ fn remove_range(
     event: &'static str,
 ) -> Result<Flow, Error> {
     let range = Range::parse(by, args.at(2), args.at(3))?;
-    let key = ctx.key(args.at(1));
+    let (pacing, key, before) = (ctx.pacing(), ctx.key(args.at(1)), ctx.elements as usize);
     let edited = ctx.edit_sorted_set(key, Missing::Skip, |set| {
-        let (from, count) = range.ranks(set.as_ref(), false);
-        (count, remove_ranks(set, from, count))
+        let (from, count) = range.ranks_left(set.as_ref(), before);
+        let piece = match count == set.as_ref().len() {
+            true => Some(count),
+            false => pacing.piece(count, set.as_ref().extent()),
+        };
+        let here = piece.map(|piece| piece.min(count));
+        (here.map(|here| (before + here, count - here)), remove_ranks(set, from, here.unwrap_or(0)))
     })?;
-    let edited = edited.map(|edited| edited.discard_rest(ctx));
-    if let Some(edited) = edited.filter(|edited| edited.result > 0) {
+    let Some(edited) = edited.map(|edited| edited.discard_rest(ctx)) else {
+        reply.int(0);
+        return Ok(Flow::Done);
+    };
+    let Some((removed, left)) = edited.result else { return Ok(Flow::Later) };
+    if left > 0 {
+        ctx.elements = removed as u64;
+        return Ok(Flow::Again(1));
+    }
+    if removed > 0 {
         notify_removal(ctx, event, args.at(1), &edited);
     }
-    reply.int(edited.map_or(0, |edited| edited.result) as i64);
+    ctx.elements = 0;
+    reply.int(removed as i64);
     Ok(Flow::Done)
 }
 

@@ -123,13 +123,7 @@ impl<'a> Range<'a> {
     pub(super) fn ranks(self, set: SortedSetRef<'_>, reverse: bool) -> (usize, usize) {
         let (from, end) = match self {
             Self::Rank(first, last) => {
-                let len = set.len() as i64;
-                let place = |rank: i64| if rank < 0 { rank.saturating_add(len) } else { rank };
-                let (first, last) = (place(first).max(0), place(last).min(len - 1));
-                if first > last {
-                    return (0, 0);
-                }
-                let (first, end) = (first as usize, last as usize + 1);
+                let Some((first, end)) = between(first, last, set.len()) else { return (0, 0) };
                 if reverse { (set.len() - end, set.len() - first) } else { (first, end) }
             }
             Self::Score(min, max) => (
@@ -143,6 +137,21 @@ impl<'a> Range<'a> {
         };
         (from, end.saturating_sub(from))
     }
+
+    /// The same in ascending order, of a set of whose members in the range so many have been removed.
+    pub(super) fn ranks_left(self, set: SortedSetRef<'_>, removed: usize) -> (usize, usize) {
+        let Self::Rank(first, last) = self else { return self.ranks(set, false) };
+        let (first, end) = between(first, last, set.len() + removed).unwrap_or_default();
+        (first, (end - first).saturating_sub(removed))
+    }
+}
+
+/// The first rank and the one behind the last, both of which count from the end where they are negative; `None` if there are none.
+fn between(first: i64, last: i64, len: usize) -> Option<(usize, usize)> {
+    let len = len as i64;
+    let place = |rank: i64| if rank < 0 { rank.saturating_add(len) } else { rank };
+    let (first, last) = (place(first).max(0), place(last).min(len - 1));
+    (first <= last).then(|| (first as usize, last as usize + 1))
 }
 
 /// What a command of the family of ZRANGE asks for.

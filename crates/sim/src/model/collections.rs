@@ -255,6 +255,28 @@ impl Model {
                 let kept = members.into_iter().map(|(score, member)| (member, score)).collect();
                 self.store_sorted(&rest[0], kept)
             }),
+            "ZREMRANGEBYRANK" | "ZREMRANGEBYSCORE" => self.sorted(&rest[0]).map(|sorted| {
+                let len = sorted.len();
+                let (range, count) = (len.saturating_sub(3)..len.saturating_sub(1), len);
+                let stays = |nth: usize, score: i64| match name {
+                    "ZREMRANGEBYRANK" => !range.contains(&nth),
+                    _ => !(1..=2).contains(&score),
+                };
+                let mut members: Vec<(i64, String)> =
+                    sorted.into_iter().map(|(member, score)| (score, member)).collect();
+                members.sort();
+                let kept: BTreeMap<String, i64> = members
+                    .into_iter()
+                    .enumerate()
+                    .filter(|(nth, (score, _))| stays(*nth, *score))
+                    .map(|(_, (score, member))| (member, score))
+                    .collect();
+                let removed = count - kept.len();
+                if removed > 0 {
+                    self.store_sorted(&rest[0], kept);
+                }
+                int(removed)
+            }),
             "ZRANGE" => self.sorted(&rest[0]).map(|sorted| Expected::texts(in_order(sorted))),
             "HSET" => self.hash(&rest[0]).map(|mut hash| {
                 let new = hash.insert(rest[1].clone(), rest[2].clone()).is_none();

@@ -162,6 +162,17 @@ impl Model {
                 Expected::Int(free.into())
             }
             "BITOP" => self.combine_bits(&rest[0], &rest[1], &rest[2..])?,
+            "BITCOUNT" => {
+                let text = self.text(&rest[0])?.unwrap_or_default();
+                Expected::Int(text.bytes().map(|byte| i64::from(byte.count_ones())).sum())
+            }
+            "BITPOS" => {
+                let text = self.text(&rest[0])?.unwrap_or_default();
+                let first = text.bytes().position(|byte| byte != 0);
+                Expected::Int(
+                    first.map_or(-1, |at| at as i64 * 8 + i64::from(text.as_bytes()[at].leading_zeros())),
+                )
+            }
             "LCS" => Expected::Text(Some(self.common_subsequence(&rest[0], &rest[1])?)),
             name => self.on_keys(name, rest),
         })
