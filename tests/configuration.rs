@@ -185,6 +185,11 @@ const MISTAKES: &[(&[&str], &str, &str)] = &[
         "",
         "corelane: buffer-pool-min is 5, and buffer-pool-max is only 4: raise the one or lower the other\n",
     ),
+    (
+        &["--port", "7000", "--metrics-port", "7000"],
+        "",
+        "corelane: port and metrics-port are both 7000: choose another for one of them\n",
+    ),
     (&["-"], "logfile \"x\"y\n", "corelane: -, line 1: a closing quote must be followed by a space\n"),
     (&["-"], "logfile \"\\xff\"\n", "corelane: -, line 1: logfile: argument must be valid UTF-8\n"),
     (&["-"], "logfile \"\\x4\"\n", "corelane: -, line 1: two hexadecimal digits have to follow \\x\n"),

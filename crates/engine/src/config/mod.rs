@@ -251,7 +251,22 @@ impl Config {
                 "buffer-pool-min is {least}, and buffer-pool-max is only {most}: raise the one or lower the other"
             ));
         }
+        let port = self.number("port");
+        if port != 0 && port == self.number("metrics-port") && self.shares_addresses() {
+            return Err(format!("port and metrics-port are both {port}: choose another for one of them"));
+        }
         Ok(())
+    }
+
+    /// Whether clients and readers of metrics come to one address.
+    fn shares_addresses(&self) -> bool {
+        let addresses = |name| {
+            let words = self.value(name).split_ascii_whitespace();
+            words.map(|word| word.strip_prefix('-').unwrap_or(word)).collect::<Vec<_>>()
+        };
+        let (clients, metrics) = (addresses("bind"), addresses("metrics-bind"));
+        let any = |address: &&str| matches!(*address, "*" | "::*" | "0.0.0.0" | "::");
+        metrics.iter().any(|address| clients.contains(address)) || clients.iter().chain(&metrics).any(any)
     }
 
     /// The directives whose values differ from those in `before`.
