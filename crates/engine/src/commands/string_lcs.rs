@@ -69,10 +69,18 @@ fn read(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Er
     reply.int(bytes_max as i64);
     for idx in ctx.keys.indices() {
         let key = ctx.key(args.at(idx));
-        if let Some(entry) = ctx.find(key) {
-            let string =
-                entry.string().ok_or(Error::text("ERR The specified keys must contain string values"))?;
-            cells(string.len(), 0, bytes_max)?;
+        match ctx.find(key).map(|entry| entry.string().map(|string| string.len())) {
+            None => {}
+            Some(Some(len)) => {
+                cells(len, 0, bytes_max)?;
+            }
+            Some(None) => {
+                // Both keys are looked up before anybody looks what they hold.
+                for idx in ctx.keys.indices().filter(|later| *later >= idx) {
+                    ctx.lookup(ctx.key(args.at(idx)));
+                }
+                return Err(Error::text("ERR The specified keys must contain string values"));
+            }
         }
         write_string(ctx, args.at(idx), reply)?;
     }
