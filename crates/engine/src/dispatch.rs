@@ -108,17 +108,15 @@ impl Core {
             Lookup::Subcommand(id, container, command) => (id, command, Some(container)),
             Lookup::Refused(id, error) => {
                 self.running = id;
-                let refusal = self.table.refusal(&session.client, args, &self.shard.settings);
-                return self.refuse(session, refusal.unwrap_or(error));
+                return self.refuse(session, error);
             }
             Lookup::Failed(_) if is_http(args.at(0)) => {
                 session.client.close = Some(CloseWhen::Now);
                 return;
             }
             Lookup::Failed(error) => {
-                let refusal = self.table.refusal(&session.client, args, &self.shard.settings);
                 session.client.fail_transaction();
-                self.answer(session, |_, _, _| Err(refusal.unwrap_or(error)));
+                self.answer(session, |_, _, _| Err(error));
                 return;
             }
         };

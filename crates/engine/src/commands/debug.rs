@@ -32,6 +32,11 @@ const THRESHOLD_MAX: usize = (4 << 30) - (1 << 20);
 /// Longer names of keys are cut to this by DEBUG POPULATE, as in Valkey.
 const POPULATED_KEY_MAX: usize = 127;
 
+/// A form of the command that does not exist.
+fn unknown(_: &mut SessionCtx<'_>, args: Args<'_>, _: &mut Reply) -> Result<(), Error> {
+    Err(super::subcommand_syntax_error(args))
+}
+
 const fn hidden(name: &'static str, arity: i16, plan: Plan) -> Command {
     Command { name, arity, flags: ADMIN, plan, group: "server", ..Command::DEFAULT }
 }
@@ -46,6 +51,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     complexity: "Depends on subcommand.",
     doc_flags: &["syscmd"],
     subcommands_hidden: true,
+    plan: Plan::Session(unknown),
     subcommands: &[
         Command {
             scope: Scope::Whole,

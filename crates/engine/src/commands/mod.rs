@@ -94,8 +94,6 @@ mod zset_read;
 use crate::args::Args;
 use crate::command::{Command, Flags};
 use crate::errors::{Error, echoed};
-use crate::session::Client;
-use crate::settings::Settings;
 use hashbrown::HashMap;
 pub(crate) use recent::Recent;
 
@@ -326,15 +324,6 @@ impl CommandTable {
         }
     }
 
-    /// Why a client may not run a command that it has asked for in a form that does not exist. Whoever may not run one does not
-    /// get to know its hidden subcommands.
-    #[cold]
-    pub(crate) fn refusal(&self, client: &Client, args: Args<'_>, settings: &Settings) -> Option<Error> {
-        let command = by_index(self.id(args.at(0))?.index);
-        let permit = command.permit.filter(|_| command.subcommands_hidden && args.len() > 1)?;
-        permit(client, args, settings).err()
-    }
-
     /// The same for a command that was found before, on another shard.
     #[inline]
     pub(crate) fn resolve(&self, index: u16, args: Args<'_>) -> &'static Command {
@@ -352,7 +341,10 @@ fn subcommand(command: &'static Command, args: Args<'_>) -> Option<&'static Comm
 
 fn subcommand_place(command: &'static Command, args: Args<'_>) -> Option<usize> {
     let name = args.get(1)?;
-    command.subcommands.iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+    let is_it = |sub: &Command| sub.name.as_bytes().eq_ignore_ascii_case(name);
+    // One that is hidden is a form of the command: in another form it is not there.
+    let fits = |sub: &Command| !command.subcommands_hidden || sub.accepts(args.len());
+    command.subcommands.iter().position(|sub| is_it(sub) && fits(sub))
 }
 
 fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> Lookup {
@@ -365,7 +357,7 @@ fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> 
     }
     let Some(place) = subcommand_place(command, args) else {
         if command.subcommands_hidden {
-            return Lookup::Failed(subcommand_syntax_error(args));
+            return Lookup::Command(id, command);
         }
         let hint = format!("'. Try {} HELP.", String::from_utf8_lossy(args.at(0)).to_uppercase());
         let name = first_bytes(args.at(1), ECHOED_MAX);
@@ -378,9 +370,6 @@ fn find_subcommand(id: CommandId, command: &'static Command, args: Args<'_>) -> 
     };
     if sub.accepts(args.len()) {
         return Lookup::Subcommand(id, command, sub);
-    }
-    if command.subcommands_hidden {
-        return Lookup::Refused(id, subcommand_syntax_error(args));
     }
     Lookup::Refused(id, Error::Arity(format!("{}|{}", command.name, sub.name).into()))
 }
