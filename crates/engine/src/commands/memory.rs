@@ -330,4 +330,23 @@ mod tests {
             assert!(bench.run("MEMORY STATS").contains("\"keys.count\": :0"));
         }
     }
+
+    #[test]
+    fn lists_of_middling_size_and_those_that_have_become_short_take_little_more_than_their_elements() {
+        let mut bench = Bench::new(1);
+        let usage = |bench: &mut Bench| -> usize { bench.run("MEMORY USAGE k")[1..].parse().unwrap() };
+        for (push, pop) in [("RPUSH", "LPOP"), ("LPUSH", "RPOP")] {
+            for (n, most) in [(20, 380), (70, 1400), (130, 2150), (200, 3400)] {
+                for n in 0..n {
+                    bench.run(&format!("{push} k element:{n:06}"));
+                }
+                let one_by_one = usage(&mut bench);
+                assert!(one_by_one > 15 * n && one_by_one < most, "{push} {n}: {one_by_one}");
+                bench.run(&format!("{pop} k {}", n - 3));
+                let short = usage(&mut bench);
+                assert!(short < 100, "{pop} {n}: {short}");
+                bench.run("DEL k");
+            }
+        }
+    }
 }

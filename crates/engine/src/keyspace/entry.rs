@@ -379,6 +379,11 @@ impl Entry {
             if expiry != self.due() || self.timed_fields().is_some() {
                 self.set_expiry(expiry);
             }
+            let shape = self.shape();
+            if self.boxed(shape).is_short_list() {
+                let short = std::mem::take(self.boxed_mut(shape));
+                self.set_value(NewValue::Owned(short));
+            }
             return result;
         }
         let mut payload = std::mem::take(scratch);

@@ -2,7 +2,8 @@
 
 use super::entry::StringForm;
 use crate::values::{
-    Hash, HashRef, Ints, IntsRef, List, ListRef, Pack, PackRef, Set, SetRef, SortedSet, SortedSetRef,
+    Hash, HashRef, INLINE_BYTES_MAX, Ints, IntsRef, List, ListRef, Pack, PackRef, SHORT_BYTES_MAX, Set,
+    SetRef, SortedSet, SortedSetRef,
 };
 use bytes::Bytes;
 
@@ -132,7 +133,13 @@ impl Value {
     pub(super) fn into_payload(self, len_end: usize) -> Result<(Kind, Vec<u8>), Self> {
         let (kind, bytes) = match self {
             Self::Hash(Hash::Pack(pack)) => (Kind::HashPack, pack.into_bytes()),
-            Self::List(List::Pack(pack)) => (Kind::ListPack, pack.into_bytes()),
+            Self::List(List::Pack(mut pack)) => {
+                if pack.as_ref().bytes().len() > INLINE_BYTES_MAX {
+                    pack.shrink();
+                    return Err(Self::List(List::Pack(pack)));
+                }
+                (Kind::ListPack, pack.into_bytes())
+            }
             Self::Set(Set::Ints(ints)) => (Kind::SetInts, ints.into_bytes()),
             Self::Set(Set::Pack(pack)) => (Kind::SetPack, pack.into_bytes()),
             Self::SortedSet(SortedSet::Pack(pack)) => (Kind::SortedPack, pack.into_bytes()),
@@ -140,6 +147,11 @@ impl Value {
             other => return Err(other),
         };
         if bytes.len() < len_end { Ok((kind, bytes)) } else { Err(kind.own(bytes)) }
+    }
+
+    /// Whether it has a box and should lie in its entry: a list that has become short.
+    pub(super) fn is_short_list(&self) -> bool {
+        matches!(self, Self::List(List::Pack(pack)) if pack.as_ref().bytes().len() <= SHORT_BYTES_MAX)
     }
 
     /// Whether freeing it at once may take long.

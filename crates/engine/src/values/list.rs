@@ -1,15 +1,19 @@
 //! Lists: elements in an order, with two ends.
 //!
-//! A short list is one pack, in its key's entry; a longer one is a deque of packs ([`Chunks`]). What OBJECT ENCODING says of
+//! A short list is one pack, in its key's entry or beside it; a longer one is a deque of packs ([`Chunks`]). What OBJECT ENCODING says of
 //! either is a question of its own: `list-max-listpack-size` decides it from the size that the list would have in Valkey.
 
 use super::chunk::Chunk;
 use super::chunks::{Chunks, LISTPACK_FRAME, Limit, ListSize, listpack_len};
-use super::element::Element;
+use super::element::{Element, encoded_len_max};
 use super::pack::{Pack, PackRef};
 
 /// Packs of more bytes do not lie in their key's entry, where every change would copy them.
-const PACK_BYTES_MAX: usize = 1024;
+pub const INLINE_BYTES_MAX: usize = 1024;
+/// Lists of more bytes are several packs.
+const PACK_BYTES_MAX: usize = 2048;
+/// A list that has become so short is one pack again, and in its key's entry.
+pub const SHORT_BYTES_MAX: usize = 512;
 
 /// Elements in an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,10 +136,16 @@ impl List {
     /// Adds an element at an end, for which [`Self::prepare`] was called.
     #[inline]
     pub fn push(&mut self, side: Side, text: &[u8], size: ListSize) {
-        match (self, side) {
-            (Self::Pack(pack), Side::Left) => pack.push_front(Element::of(text)),
-            (Self::Pack(pack), Side::Right) => pack.push_back(Element::of(text)),
-            (Self::Chunks(chunks), _) => chunks.push(side, text, Limit::of(size)),
+        match self {
+            Self::Pack(pack) => {
+                let element = Element::of(text);
+                pack.make_room(encoded_len_max(element));
+                match side {
+                    Side::Left => pack.push_front(element),
+                    Side::Right => pack.push_back(element),
+                }
+            }
+            Self::Chunks(chunks) => chunks.push(side, text, Limit::of(size)),
         }
     }
 
@@ -144,7 +154,9 @@ impl List {
         match self {
             Self::Pack(pack) => {
                 let at = if side == Side::Left { place.at } else { pack.as_ref().end_of(place.at) };
-                pack.insert(at, Element::of(text));
+                let element = Element::of(text);
+                pack.make_room(encoded_len_max(element));
+                pack.insert(at, element);
             }
             Self::Chunks(chunks) => chunks.insert(place, side, text, Limit::of(size)),
         }
@@ -153,7 +165,11 @@ impl List {
     /// Puts another element in the place of one.
     pub fn replace(&mut self, place: Place, text: &[u8], size: ListSize) {
         match self {
-            Self::Pack(pack) => pack.replace(place.at, Element::of(text)),
+            Self::Pack(pack) => {
+                let element = Element::of(text);
+                pack.make_room(encoded_len_max(element));
+                pack.replace(place.at, element);
+            }
             Self::Chunks(chunks) => chunks.replace(place, text, Limit::of(size)),
         }
     }
@@ -196,7 +212,7 @@ impl List {
     pub fn shrink(&mut self, size: ListSize) {
         if let Self::Chunks(chunks) = self {
             chunks.shrink(Limit::of(size));
-            if let Some(pack) = chunks.take_short(PACK_BYTES_MAX / 2) {
+            if let Some(pack) = chunks.take_short(SHORT_BYTES_MAX) {
                 *self = Self::Pack(pack);
             }
         }

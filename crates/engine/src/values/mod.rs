@@ -33,7 +33,7 @@ pub use element::{Element, decimal};
 pub use fields::Fields;
 pub use hash::{Hash, HashRef};
 pub use ints::{Ints, IntsRef};
-pub use list::{Gathering, List, ListRef, Place, Side, prepared_bytes};
+pub use list::{Gathering, INLINE_BYTES_MAX, List, ListRef, Place, SHORT_BYTES_MAX, Side, prepared_bytes};
 pub use pack::{PACK_LEN_MAX, Pack, PackRef};
 pub use ranked::Ranked;
 pub use set::{Set, SetRef};
