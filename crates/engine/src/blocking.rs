@@ -325,6 +325,9 @@ impl Core {
     ) -> WaitId {
         let number = self.blocking.number();
         let until = crate::commands::wait_deadline(command, args.args(), now);
+        // It has been counted, and is once more when its wait ends. Somebody may have reset the counters meanwhile.
+        self.shard.stats.commands = self.shard.stats.commands.saturating_sub(1);
+        client.commands = client.commands.saturating_sub(1);
         client.wait = Some(Box::new(Wait { until, give_up: Reply::null_array }));
         if let Some(until) = until {
             self.waits.add(until, session);
@@ -499,6 +502,7 @@ impl Node {
         if let Some(session) = self.sessions.get_mut(id) {
             session.client.wait = None;
             session.in_transaction = true;
+            self.core.count(session, 1);
         }
     }
 
@@ -529,6 +533,7 @@ impl Node {
         }
         let Some(session) = self.sessions.get_mut(id) else { return };
         if let Some(waited) = waited {
+            self.core.count(session, 1);
             self.core.account_waited(&session.client, &waited, (ns, answered), now);
         }
         session.client.wait = None;

@@ -96,6 +96,7 @@ impl Node {
             Ok(())
         });
         if let Some(waited) = waited {
+            self.core.count(session, 1);
             // As in Valkey, an order to give up is not the command's own failure.
             let answered = Answered { failed: false, ..answered };
             self.core.account_waited(&session.client, &waited, (0, answered), now);

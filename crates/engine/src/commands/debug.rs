@@ -3,7 +3,7 @@
 //! To clients DEBUG is one command: its subcommands are hidden, and all their errors are worded alike.
 
 use super::object::encoding_name;
-use super::{debug_tables, help};
+use super::{debug_reload, debug_tables, help};
 use crate::args::{Args, parse_int};
 use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Merge, Plan, Scope};
 use crate::config::amount;
@@ -99,6 +99,12 @@ pub(super) const COMMANDS: &[Command] = &[Command {
             )
         },
         Command {
+            flags: ADMIN.with(Flags::WRITE),
+            scope: Scope::Whole,
+            check: Some(debug_reload::check),
+            ..hidden("reload", -2, Plan::EachShard { part: debug_reload::reload, merge: Merge::AllOk })
+        },
+        Command {
             scope: Scope::Nothing,
             ..hidden("set-active-expire", 3, Plan::EachShard { part: set_active_expire, merge: Merge::AllOk })
         },
@@ -145,6 +151,9 @@ const HELP: &[&str] = &[
     "QUICKLIST-PACKED-THRESHOLD <size>",
     "    Sets the threshold for elements to be inserted as plain vs packed nodes.",
     "    Allows values up to 4GB. Setting to 0 restores to default.",
+    "RELOAD",
+    "    Write all values as RDB has them and read them again, in memory. Options of",
+    "    Valkey's, which are about its file, are refused.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 disables expiring keys in background when they are not",
     "    accessed (otherwise the behavior). Setting it to 1 reenables back the",
@@ -453,7 +462,7 @@ mod tests {
             ("DEBUG OBJECT a b c", "OBJECT"),
             ("DEBUG POPULATE 1 2 3 4", "POPULATE"),
             ("DEBUG HELP x", "HELP"),
-            ("DEBUG RELOAD", "RELOAD"),
+            ("DEBUG LOADAOF", "LOADAOF"),
         ] {
             check_all(&[(line, &refused(name))]);
         }

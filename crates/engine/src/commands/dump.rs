@@ -96,6 +96,13 @@ impl DumpWork {
     }
 }
 
+/// A value's whole payload.
+pub(super) fn payload_of(value: ValueRef<'_>, wall: WallClock) -> Vec<u8> {
+    let mut work = DumpWork::new(value);
+    while !work.step(value, wall, usize::MAX) {}
+    seal(work.writer, work.summed)
+}
+
 /// What an element has beside it in a payload: its length, or a score, or more digits than bytes.
 const ELEMENT_FRAME: usize = 16;
 

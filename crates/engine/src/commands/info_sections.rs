@@ -588,7 +588,9 @@ mod tests {
             bench.now += 1000;
             assert_eq!(bench.hear(waiters[1]), "nil");
             assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("1".to_owned(), some("2 0 0")));
-            assert_eq!(bench.run(&format!("CLIENT UNBLOCK {id} ERROR")), ":1");
+            let lines = format!("CLIENT LIST ID {id}\nCLIENT UNBLOCK {id} ERROR\nCLIENT LIST ID {id}");
+            let shown = bench.run(&lines);
+            assert!(shown.find("tot-cmds=1 ") < shown.find("tot-cmds=2 "), "{shown}");
             assert_eq!(calls(&mut bench, "blpop"), some("3 1 0"));
             bench.leave(waiters[3]);
             assert_eq!((keys(&mut bench), calls(&mut bench, "blpop")), ("0".to_owned(), some("3 1 0")));

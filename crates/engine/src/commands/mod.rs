@@ -21,6 +21,7 @@ mod connection;
 mod database;
 mod deadline;
 mod debug;
+mod debug_reload;
 mod debug_tables;
 mod dump;
 mod element;

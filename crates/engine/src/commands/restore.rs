@@ -218,6 +218,18 @@ impl Options {
     }
 }
 
+/// The value of a payload that [`payload_of`](super::dump::payload_of) has made, in the form that the limits ask for now; `None` for an
+/// empty collection.
+pub(super) fn value_of(
+    payload: &[u8],
+    limits: &CompactLimits,
+    wall: WallClock,
+) -> Result<Option<Value>, Error> {
+    let mut work = RestoreWork::default();
+    while !work.step(payload, Default::default(), usize::MAX, (limits, wall))? {}
+    Ok(work.value.filter(|value| !value.as_ref().is_empty_collection()))
+}
+
 fn restore(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let options = Options::parse(args)?;
     let (key, now) = (ctx.key(args.at(1)), ctx.now);
