@@ -88,6 +88,8 @@ pub(crate) struct BundleRun {
     tx: TxId,
     bundle: Box<Bundle>,
     result: Box<BundleResult>,
+    /// When it began: that is the time for all of it.
+    began: Millis,
     /// The item to run next, and where to go on in it.
     at: usize,
     resume: u64,
@@ -96,20 +98,31 @@ pub(crate) struct BundleRun {
 }
 
 impl BundleRun {
-    pub(crate) fn new(tx: TxId, bundle: Box<Bundle>) -> Self {
-        Self { tx, bundle, result: Box::default(), at: 0, resume: 0, unfinished: PartResult::default() }
+    pub(crate) fn new(tx: TxId, bundle: Box<Bundle>, began: Millis) -> Self {
+        Self {
+            tx,
+            bundle,
+            result: Box::default(),
+            began,
+            at: 0,
+            resume: 0,
+            unfinished: PartResult::default(),
+        }
     }
 }
 
 impl Node {
-    /// A transaction all of which is here: if nobody is in its way, it runs now and holds nothing. Otherwise the request is
-    /// given back.
+    /// A transaction all of which is here: if nobody is in its way, it runs now and holds nothing. Otherwise, or if it is too long
+    /// for one turn, the request is given back.
     pub(crate) fn run_at_once(
         &mut self,
         mut request: Box<LockRequest>,
         now: Millis,
     ) -> Result<(), Box<LockRequest>> {
         let Some((lock, bundle @ Some(_))) = request.bundle_lock_mut() else { return Err(request) };
+        if bundle.as_ref().is_some_and(|bundle| bundle.items.len() > self.items_at_once()) {
+            return Err(request);
+        }
         let intents = &self.participant.intents;
         if lock.scope().is_some_and(|scope| intents.conflicts(scope, lock.mode())) {
             return Err(request);
@@ -117,6 +130,11 @@ impl Node {
         let (watches, bundle) = (lock.watches, bundle.take());
         self.run_unless_changed(request.tx, watches, bundle, now);
         Ok(())
+    }
+
+    /// So many commands of a bundle are run in a turn.
+    const fn items_at_once(&self) -> usize {
+        self.core.shard.settings.pieces.piece_len
     }
 
     /// Runs a bundle, or refuses to because a watched key has changed. In both cases nothing is watched any more.
@@ -137,7 +155,7 @@ impl Node {
                 return self.on_release(tx, now);
             }
         }
-        self.run_bundle(BundleRun::new(tx, bundle), now);
+        self.run_bundle(BundleRun::new(tx, bundle, now), now);
     }
 
     /// The intents of a transaction are held: runs it if all of it is here, otherwise says whether it may go on.
@@ -156,9 +174,13 @@ impl Node {
         self.core.shard.keyspace.has_seen_change(client_id, now) && !self.faults.ignore_watches
     }
 
-    /// Runs the commands that are left of a bundle, or the first step of one that takes long.
+    /// Runs the commands that are left of a bundle, as many of them as a turn has time for, or the first step of one that takes long.
     pub(crate) fn run_bundle(&mut self, mut run: BundleRun, now: Millis) {
+        let end = run.at + self.items_at_once();
         while run.at < run.bundle.items.len() {
+            if run.at == end {
+                return self.participant.bundles.push_back(run);
+            }
             let item = &run.bundle.items[run.at];
             let core = &mut self.core;
             core.current = Some(item.command.name);
@@ -166,11 +188,11 @@ impl Node {
             core.shard.keyspace.no_touch = item.no_touch;
             core.shard.timing.begin();
             if item.part.is_some() {
-                if self.run_item_part(&mut run, now) {
+                if self.run_item_part(&mut run) {
                     return self.participant.bundles.push_back(run);
                 }
             } else {
-                self.run_item(&mut run, now);
+                self.run_item(&mut run);
             }
             run.at += 1;
         }
@@ -182,8 +204,8 @@ impl Node {
     }
 
     /// A command all of whose keys are here.
-    fn run_item(&mut self, run: &mut BundleRun, now: Millis) {
-        let item = &run.bundle.items[run.at];
+    fn run_item(&mut self, run: &mut BundleRun) {
+        let (item, now) = (&run.bundle.items[run.at], run.began);
         let (command, args) = (item.command, item.args.args());
         let core = &mut self.core;
         let reply = &mut run.result.reply;
@@ -215,8 +237,8 @@ impl Node {
     }
 
     /// The part of a command that is here; true if it is not finished.
-    fn run_item_part(&mut self, run: &mut BundleRun, now: Millis) -> bool {
-        let item = &run.bundle.items[run.at];
+    fn run_item_part(&mut self, run: &mut BundleRun) -> bool {
+        let (item, now) = (&run.bundle.items[run.at], run.began);
         let keys = item.part.as_deref().unwrap_or_default();
         let Plan::EachShard { part, merge } = item.command.plan else {
             unreachable!("only such commands have parts in a bundle")

@@ -214,7 +214,7 @@ impl Node {
             TxMessage::Lost(tx) => self.on_lost(tx, now),
             TxMessage::Bundle(tx, bundle) => {
                 if self.participant.held.contains_key(&tx) {
-                    self.run_bundle(BundleRun::new(tx, bundle), now);
+                    self.run_bundle(BundleRun::new(tx, bundle, now), now);
                 }
             }
             TxMessage::BundleRan(tx, result) => self.on_bundle_ran(from, tx, *result, now),

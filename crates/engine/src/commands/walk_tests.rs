@@ -362,6 +362,38 @@ fn transactions_in_pieces_hold_up_no_other_command() {
 }
 
 #[test]
+fn a_long_transaction_takes_several_turns_and_is_seen_whole() {
+    for shards in [1, 2] {
+        let mut bench = Bench::new(shards);
+        let [client, reader, other] = [7, 8, 9].map(|port| bench.connect(0, port));
+        for keys in [["{x}a", "{x}b"], ["a", "b"]] {
+            let incremented = format!("INCR {}\nINCR {}\n", keys[0], keys[1]).repeat(1500);
+            bench.run(&format!("DEL {} {}", keys[0], keys[1]));
+            bench.send(client, &format!("MULTI\n{incremented}EXEC"));
+            bench.send(reader, &format!("MGET {} {}", keys[0], keys[1]));
+            bench.send(other, "EXISTS none");
+            let mut turns = [0; 3];
+            for turn in 1..100 {
+                bench.carry();
+                tick(&mut bench);
+                for (nth, visitor) in [client, reader, other].into_iter().enumerate() {
+                    let said = bench.nodes[0].session_state(visitor.session());
+                    let done =
+                        said.is_some_and(|state| state.output.len() > if nth == 0 { 40_000 } else { 0 });
+                    turns[nth] = if turns[nth] == 0 && done { turn } else { turns[nth] };
+                }
+            }
+            assert!(turns[0] >= 3 && turns[2] < turns[0], "{turns:?} turns on {shards} shards");
+            let seen = bench.hear(reader);
+            assert!(["[nil, nil]", "[\"1500\", \"1500\"]"].contains(&&*seen), "{seen} on {shards} shards");
+            let said = bench.hear(client);
+            assert!(said.ends_with(":1499, :1499, :1500, :1500]"), "{said:.99}");
+            bench.hear(other);
+        }
+    }
+}
+
+#[test]
 fn a_connection_s_own_commands_keep_their_order() {
     for shards in [1, 2, 5] {
         let mut bench = filled(shards, 100);
