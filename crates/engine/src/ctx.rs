@@ -4,7 +4,9 @@ use crate::args::Args;
 use crate::client_counts::ClientCounts;
 use crate::command::{KeyRange, Pace, Pacing, PieceSizes};
 use crate::command_stats::CommandStats;
-use crate::commands::{BitWork, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare, SortWork};
+use crate::commands::{
+    BitWork, DumpWork, GeoWork, Matches, RestoreWork, ScoreWork, SetWork, SortShare, SortWork,
+};
 use crate::digest::DatasetDigest;
 use crate::errors::Error;
 use crate::events::{EventClasses, KeyEvent};
@@ -204,6 +206,8 @@ pub enum Payload {
     Searching(Box<GeoWork>),
     /// A combination of strings that is.
     Bits(Box<BitWork>),
+    /// Elements of a list that a search has found so far.
+    Matches(Box<Matches>),
     /// A copy that is.
     Copying(Box<Copying>),
     /// A payload of DUMP that is.

@@ -40,6 +40,7 @@ mod message;
 mod modes;
 mod monitor;
 mod node;
+mod pace;
 mod participant;
 mod pause;
 mod pubsub;
@@ -70,8 +71,8 @@ pub use command::{
 };
 pub use command_stats::{CommandCount, CommandStats, ErrorCounts};
 pub use commands::{
-    BitWork, CommandNumber, CommandTable, DumpWork, GeoWork, RestoreWork, ScoreWork, SetWork, SortShare,
-    SortWork, all as all_commands,
+    BitWork, CommandNumber, CommandTable, DumpWork, GeoWork, Matches, RestoreWork, ScoreWork, SetWork,
+    SortShare, SortWork, all as all_commands,
 };
 pub use ctx::{
     Ctx, Decide, HostRequest, KeySelection, Next, On, Order, PartResult, Payload, ProcessInfo, Rng,

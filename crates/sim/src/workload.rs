@@ -213,6 +213,12 @@ const LISTS: &[Make] = &[
     |w, r| w.many(r, "UNLINK", "list", false),
     |w, r| w.pair(r, "RENAME", "list"),
     |w, r| w.pair(r, "COPY", "list"),
+    |w, r| w.on_key(r, "LPOS", "list", &[RESTORED[2]]),
+    |w, r| w.on_key(r, "LREM", "list", &["0", RESTORED[0]]),
+    |w, r| {
+        let value = w.value();
+        w.on_key(r, "LINSERT", "list", &["AFTER", RESTORED[1], &value])
+    },
     |w, r| w.on_key(r, "DUMP", "list", &[]),
     |w, r| w.on_key(r, "RESTORE", "list", &["0", PAYLOAD]),
     |w, r| w.on_key(r, "RESTORE", "list", &["0", PAYLOAD, "REPLACE"]),

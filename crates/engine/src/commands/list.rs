@@ -1,15 +1,15 @@
 //! Lists from their ends, and reading them: LPUSH, RPUSH, LPUSHX, RPUSHX, LPOP, RPOP, LLEN, LRANGE, LINDEX, LPOS.
 //!
-//! LPOS and LINDEX cost as much as they walk over, in one turn, LRANGE in pieces; all else here is bounded by its arguments.
+//! LINDEX costs as much as it walks over, in one turn, LRANGE and LPOS in pieces; all else here is bounded by its arguments.
 
 use super::element::{nothing, write_element};
 use crate::args::{Args, parse_int};
-use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
-use crate::ctx::Ctx;
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Pace, Plan};
+use crate::ctx::{Ctx, Payload};
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::typed::Missing;
-use crate::values::{Element, List, ListSize, Place, Side};
+use crate::values::{Element, List, ListRef, ListSize, Place, Side};
 use corelane_resp::Reply;
 
 const PUSH_COMPLEXITY: &str = "O(1) for each element added, so O(N) to add N elements when the command is called with \
@@ -366,31 +366,74 @@ impl Search {
     }
 }
 
+/// A search that is under way.
+#[derive(Clone, Debug, Default)]
+pub struct Matches {
+    /// How many elements have been looked at.
+    seen: usize,
+    /// How many that match have been passed over.
+    passed: u64,
+    /// The numbers of those that count.
+    found: Vec<i64>,
+}
+
+impl Matches {
+    /// Looks at up to `budget` elements more, from a place on. Returns where to go on.
+    fn look(
+        &mut self,
+        (list, wanted): (ListRef<'_>, Element<'_>),
+        search: &Search,
+        mut place: Option<Place>,
+        mut budget: usize,
+    ) -> Option<Place> {
+        let or_all =
+            |count: u64| if count == 0 { usize::MAX } else { usize::try_from(count).unwrap_or(usize::MAX) };
+        let (count_max, len_max) = (search.count.map_or(1, or_all), or_all(search.len_max));
+        while let Some(at) = place.filter(|_| self.found.len() < count_max && self.seen < len_max) {
+            if budget == 0 {
+                return Some(at);
+            }
+            match list.get(at) == wanted {
+                true if self.passed < search.skip => self.passed += 1,
+                true if search.side == Side::Left => self.found.push(self.seen as i64),
+                true => self.found.push((list.len() - 1 - self.seen) as i64),
+                false => {}
+            }
+            (self.seen, budget) = (self.seen + 1, budget - 1);
+            place = list.step(at, search.side);
+        }
+        None
+    }
+}
+
 fn lpos(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let search = Search::parse(args)?;
-    let key = ctx.key(args.at(1));
-    let mut found = Vec::new();
-    if let Some(entry) = ctx.lookup(key) {
-        let list = entry.list().ok_or(Error::WrongType)?;
-        let wanted = Element::of(args.at(2));
-        let (count_max, len_max) = match search.count {
-            None => (1, search.len_max),
-            Some(0) => (usize::MAX, search.len_max),
-            Some(count) => (usize::try_from(count).unwrap_or(usize::MAX), search.len_max),
-        };
-        let len_max = if len_max == 0 { usize::MAX } else { usize::try_from(len_max).unwrap_or(usize::MAX) };
-        let matches = list
-            .places(list.end(search.side), search.side)
-            .take(len_max)
-            .enumerate()
-            .filter(|(_, place)| list.get(*place) == wanted)
-            .skip(usize::try_from(search.skip).unwrap_or(usize::MAX))
-            .take(count_max);
-        found.extend(matches.map(|(number, _)| match search.side {
-            Side::Left => number as i64,
-            Side::Right => (list.len() - 1 - number) as i64,
-        }));
+    let (key, pacing, resume) = (ctx.key(args.at(1)), ctx.pacing(), ctx.resume);
+    let mut matches = match std::mem::take(&mut ctx.payload) {
+        Payload::Matches(matches) => matches,
+        _ => Box::default(),
+    };
+    let next = match ctx.lookup_once(key) {
+        // If it was there, its time has come.
+        None => {
+            *matches = Matches::default();
+            None
+        }
+        Some(entry) => {
+            let list = entry.list().ok_or(Error::WrongType)?;
+            let place = if resume == 0 { list.end(search.side) } else { Some(Place::from_number(resume)) };
+            let wanted = Element::of(args.at(2));
+            matches.look((list, wanted), &search, place, pacing.look(list.extent()))
+        }
+    };
+    if let Some(next) = next {
+        if pacing.pace == Pace::Brief {
+            return Ok(Flow::Later);
+        }
+        ctx.payload = Payload::Matches(matches);
+        return Ok(Flow::Again(next.to_number()));
     }
+    let found = &matches.found;
     match search.count {
         None if found.is_empty() => reply.null(),
         None => reply.int(found[0]),

@@ -1,13 +1,13 @@
-//! Lists changed in their middle: LSET, LINSERT, LREM, LTRIM. What they walk over they walk over in one turn.
+//! Lists changed in their middle: LSET, LINSERT, LREM, LTRIM. LINSERT and LREM walk over long ones in pieces.
 
 use super::list::{long_in, notify_removal, number_of, range_of, signed};
 use crate::args::Args;
-use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Plan};
+use crate::command::{Command, Flags, Flow, KeyFlags, KeySpec, Pace, Plan};
 use crate::ctx::Ctx;
 use crate::errors::Error;
 use crate::events::EventClasses;
 use crate::typed::Missing;
-use crate::values::{Element, List, Side};
+use crate::values::{Element, List, ListRef, Place, Side};
 use corelane_resp::Reply;
 
 const REMOVED: KeySpec = KeySpec::one(1, KeyFlags::RW.with(KeyFlags::DELETE));
@@ -94,18 +94,24 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
         return Err(Error::Syntax);
     };
     let size = ctx.shard.settings.compact.list_size;
-    let (key, element) = (ctx.key(args.at(1)), args.at(4));
+    let (key, element, pivot) = (ctx.key(args.at(1)), args.at(4), Element::of(args.at(3)));
+    let (pacing, resume) = (ctx.pacing(), ctx.resume);
     let edited = ctx.edit_list(key, Missing::Skip, |list| {
         list.prepare(size, element.len(), 1);
-        let (view, pivot) = (list.as_ref(), Element::of(args.at(3)));
-        let place = view.places(view.end(Side::Left), Side::Left).find(|place| view.get(*place) == pivot)?;
-        list.insert(place, side, element, size);
-        Some(list.as_ref().len())
+        let view = list.as_ref();
+        let found =
+            look(view, pivot, start(view, Side::Left, resume), Side::Left, pacing.look(view.extent()));
+        if let Look::Found(place) = found {
+            list.insert(place, side, element, size);
+        }
+        (found, list.as_ref().len())
     })?;
     match edited.map(|edited| edited.result) {
         None => reply.int(0),
-        Some(None) => reply.int(-1),
-        Some(Some(len)) => {
+        Some((Look::Nothing, _)) => reply.int(-1),
+        Some((Look::Further(_), _)) if pacing.pace == Pace::Brief => return Ok(Flow::Later),
+        Some((Look::Further(place), _)) => return Ok(Flow::Again(place.to_number())),
+        Some((Look::Found(_), len)) => {
             ctx.notify(EventClasses::LIST, "linsert", args.at(1));
             reply.int(len as i64);
         }
@@ -113,10 +119,55 @@ fn linsert(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow,
     Ok(Flow::Done)
 }
 
-/// Removes elements that equal `wanted`, from a side on, at most so many; returns how many.
-fn remove_equal(list: &mut List, wanted: Element<'_>, side: Side, max: u64) -> u64 {
-    let (mut removed, mut place) = (0, list.as_ref().end(side));
-    while let Some(at) = place.filter(|_| removed < max) {
+/// What came of looking for an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It is here.
+    Found(Place),
+    /// It is not there.
+    Nothing,
+    /// It may be from here on.
+    Further(Place),
+}
+
+/// Looks at up to `budget` elements from a place on.
+fn look(list: ListRef<'_>, wanted: Element<'_>, start: Option<Place>, side: Side, mut budget: usize) -> Look {
+    let mut place = start;
+    while let Some(at) = place {
+        if budget == 0 {
+            return Look::Further(at);
+        }
+        if list.get(at) == wanted {
+            return Look::Found(at);
+        }
+        (place, budget) = (list.step(at, side), budget - 1);
+    }
+    Look::Nothing
+}
+
+/// Where to go on: at an end at first.
+fn start(list: ListRef<'_>, side: Side, resume: u64) -> Option<Place> {
+    if resume == 0 { list.end(side) } else { Some(Place::from_number(resume)) }
+}
+
+/// Whether all elements to be removed are among the first `budget`.
+fn is_brief(list: ListRef<'_>, wanted: Element<'_>, side: Side, max: u64, budget: usize) -> bool {
+    let equal = list.places(list.end(side), side).take(budget).filter(|place| list.get(*place) == wanted);
+    list.len() <= budget || equal.count() as u64 >= max
+}
+
+/// Removes elements that equal `wanted`, from a place on, at most so many, and looks at up to `budget`; returns how many, and where to
+/// go on.
+fn remove_equal(
+    list: &mut List,
+    wanted: Element<'_>,
+    (mut place, side): (Option<Place>, Side),
+    max: u64,
+    budget: usize,
+) -> (u64, Option<Place>) {
+    let (mut removed, mut looked) = (0, 0);
+    while let Some(at) = place.filter(|_| removed < max && looked < budget) {
+        looked += 1;
         if list.as_ref().get(at) != wanted {
             place = list.as_ref().step(at, side);
             continue;
@@ -126,25 +177,45 @@ fn remove_equal(list: &mut List, wanted: Element<'_>, side: Side, max: u64) -> u
         place = if side == Side::Right { before } else { behind };
         removed += 1;
     }
-    removed
+    (removed, place.filter(|_| removed < max))
 }
 
 fn lrem(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {
     let count = signed(args.at(2))?;
     let size = ctx.shard.settings.compact.list_size;
-    let key = ctx.key(args.at(1));
+    let (key, wanted) = (ctx.key(args.at(1)), Element::of(args.at(3)));
     let side = if count < 0 { Side::Right } else { Side::Left };
-    let max = if count == 0 { u64::MAX } else { count.unsigned_abs() };
+    let (pacing, resume, before) = (ctx.pacing(), ctx.resume, ctx.elements);
+    let max = if count == 0 { u64::MAX } else { count.unsigned_abs() } - before;
     let edited = ctx.edit_list(key, Missing::Skip, |list| {
-        let removed = remove_equal(list, Element::of(args.at(3)), side, max);
-        if removed > 0 {
+        let (view, budget) = (list.as_ref(), pacing.look(list.as_ref().extent()));
+        if pacing.pace == Pace::Brief && !is_brief(view, wanted, side, max, budget) {
+            return None;
+        }
+        let (removed, next) = remove_equal(list, wanted, (start(view, side, resume), side), max, budget);
+        let removed = before + removed;
+        if removed > 0 && next.is_none() {
             list.shrink(size);
         }
-        removed
+        Some((removed, next))
     })?;
-    reply.int(edited.map_or(0, |edited| edited.result as i64));
-    if let Some(edited) = edited.filter(|edited| edited.result > 0) {
-        notify_removal(ctx, "lrem", args.at(1), edited.emptied);
+    ctx.elements = 0;
+    let Some(edited) = edited else {
+        reply.int(0);
+        return Ok(Flow::Done);
+    };
+    match edited.result {
+        None => return Ok(Flow::Later),
+        Some((removed, Some(next))) => {
+            ctx.elements = removed;
+            return Ok(Flow::Again(next.to_number()));
+        }
+        Some((removed, None)) => {
+            reply.int(removed as i64);
+            if removed > 0 {
+                notify_removal(ctx, "lrem", args.at(1), edited.emptied);
+            }
+        }
     }
     Ok(Flow::Done)
 }

@@ -157,6 +157,7 @@ static FAMILIES: &[&[Command]] = &[
 pub use bitop::BitWork;
 pub use dump::DumpWork;
 pub use geo_pieces::GeoWork;
+pub use list::Matches;
 pub(crate) use list_blocking::wait_deadline;
 pub use restore::RestoreWork;
 pub use set_combine::SetWork;

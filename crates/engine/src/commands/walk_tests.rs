@@ -158,6 +158,20 @@ const COMMANDS: &[&str] = &[
     "BITPOS a 0",
     "SETRANGE d 500000 x",
     "BITPOS {x}d 0 240000",
+    "LPOS l 4999",
+    "LPOS l 17 RANK -1 COUNT 0 MAXLEN 4000",
+    "LPOS l nope",
+    "COPY l d REPLACE",
+    "RPUSH d 5 77 5 6 5 7",
+    "LPOS d 5 COUNT 0 RANK 2",
+    "LPOS d 5 COUNT 2 RANK -2",
+    "LINSERT d BEFORE 4321 new",
+    "LINSERT d AFTER nope new",
+    "LREM d 0 77",
+    "LREM d -2 5",
+    "LREM d 1 4321",
+    "LREM d 0 nope",
+    "LREM none 0 nope",
     "COPY z d REPLACE",
     "ZREMRANGEBYRANK d -4900 -100",
     "ZREMRANGEBYRANK d 0 -1",
@@ -195,7 +209,7 @@ fn pieces_make_the_reply_that_one_turn_makes() {
             whole.run(hello);
             pieces.run(hello);
             for command in COMMANDS {
-                let changes = ["COPY", "BITOP", "SETRANGE", "ZREM"];
+                let changes = ["COPY", "BITOP", "SETRANGE", "ZREM", "LREM", "LINSERT"];
                 let stores =
                     command.contains("STORE") || changes.iter().any(|name| command.starts_with(name));
                 let looks = if stores { LOOKS } else { &[] };
@@ -232,6 +246,9 @@ const TURNS: &[(usize, &str)] = &[
     (50, "BITCOUNT c"),
     (50, "BITPOS c 1"),
     (100, "BITOP OR d a c"),
+    (49, "LPOS l nope"),
+    (49, "LINSERT l AFTER nope new"),
+    (49, "LREM l 0 nope"),
     (49, "ZRANGESTORE d z 0 -1"),
     (48, "ZREMRANGEBYRANK d 0 -100"),
     (147, "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km ASC"),
@@ -427,6 +444,8 @@ fn a_key_whose_time_comes_in_between_has_not_been_there() {
         (1, "COPY h d", ":1"),
         (2, "COPY z {x}d", ":1"),
         (1, "DUMP s", "nil"),
+        (1, "LPOS l nope COUNT 0", "[]"),
+        (1, "LREM l 0 nope", ":0"),
         (1, "GEOSEARCH g FROMLONLAT 1 1 BYRADIUS 500 km", "[]"),
         (2, "SORT l BY w:*", "[]"),
         (2, "SORT l BY w:* GET # STORE d", ":0"),

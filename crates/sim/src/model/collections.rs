@@ -82,6 +82,16 @@ impl Model {
         Ok(Expected::Int(len as i64))
     }
 
+    /// Inserts an element behind another.
+    fn insert(&mut self, key: &str, pivot: &str, element: &str) -> Checked<Expected> {
+        let Some(mut list) = self.list(key)?.cloned() else { return Ok(Expected::Int(0)) };
+        let Some(place) = list.iter().position(|other| other == pivot) else { return Ok(Expected::Int(-1)) };
+        list.insert(place + 1, element.to_owned());
+        let len = list.len();
+        self.put(key, Value::List(list));
+        Ok(Expected::Int(len as i64))
+    }
+
     fn pop(&mut self, key: &str, left: bool) -> Checked<Option<String>> {
         let Some(mut list) = self.list(key)?.cloned() else { return Ok(None) };
         let element = if left { list.pop_front() } else { list.pop_back() };
@@ -154,6 +164,21 @@ impl Model {
             "LPOP" | "RPOP" => self.pop(&rest[0], name == "LPOP").map(Expected::Text),
             "LLEN" => self.list(&rest[0]).map(|list| Expected::Int(list.map_or(0, VecDeque::len) as i64)),
             "LRANGE" => self.list(&rest[0]).map(|list| Expected::texts(list.into_iter().flatten().cloned())),
+            "LPOS" => self.list(&rest[0]).map(|list| {
+                let place = list.and_then(|list| list.iter().position(|element| *element == rest[1]));
+                place.map_or(Expected::Nothing, |place| Expected::Int(place as i64))
+            }),
+            "LREM" => self.list(&rest[0]).map(Option::<&_>::cloned).map(|list| {
+                let mut list: VecDeque<String> = list.unwrap_or_default();
+                let before = list.len();
+                list.retain(|element| *element != rest[2]);
+                let removed = before - list.len();
+                if removed > 0 {
+                    self.store(&rest[0], Value::List(list));
+                }
+                Expected::Int(removed as i64)
+            }),
+            "LINSERT" => self.insert(&rest[0], &rest[2], &rest[3]),
             "LMOVE" | "BLMOVE" => self.move_element(rest, is_left(&rest[2]), is_left(&rest[3])),
             "RPOPLPUSH" | "BRPOPLPUSH" => self.move_element(rest, false, true),
             "BLPOP" | "BRPOP" => self.pop_first(&rest[..last], name == "BLPOP", 1).map(popped),
