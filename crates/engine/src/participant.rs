@@ -386,6 +386,9 @@ impl Node {
             return;
         }
         result.keys = keys.to_vec();
+        if sees_sessions {
+            self.obey(now);
+        }
         self.core.send(tx.coordinator, TxMessage::Ran(tx, result));
         if stage.last {
             self.on_release(tx, now);

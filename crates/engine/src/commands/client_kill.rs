@@ -120,7 +120,7 @@ mod tests {
         for shards in [1, 2, 5] {
             let mut bench = Bench::new(shards);
             let setup = "CLIENT SETNAME some\nCLIENT SETINFO lib-name lib\nCLIENT SETINFO lib-ver 9\nSELECT 3\n\
-                CLIENT CAPA redirect\nCLIENT NO-EVICT on";
+                CLIENT CAPA redirect\nCLIENT NO-EVICT on\nWATCH changed";
             let filters = [
                 "ADDR 127.0.0.1:77",
                 "NAME some",
@@ -129,6 +129,7 @@ mod tests {
                 "DB 3",
                 "CAPA r",
                 "FLAGS e",
+                "FLAGS de",
                 "NOT-DB 0",
                 "NOT-FLAGS N",
                 "NOT-ADDR 127.0.0.1:5",
@@ -142,7 +143,8 @@ mod tests {
             ];
             for (number, filter) in filters.iter().enumerate() {
                 let victim = bench.connect(number, 77);
-                assert_eq!(bench.say(victim, setup).lines().count(), 6);
+                assert_eq!(bench.say(victim, setup).lines().count(), 7);
+                bench.run("SELECT 3\nINCR changed\nSELECT 0");
                 bench.now += 5000;
                 assert_eq!(bench.run(&format!("CLIENT KILL {filter}")), ":1", "{filter} on {shards} shards");
                 assert_eq!(bench.hear(victim), "closed", "{filter} on {shards} shards");
