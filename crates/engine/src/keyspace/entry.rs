@@ -380,7 +380,7 @@ impl Entry {
                 self.set_expiry(expiry);
             }
             let shape = self.shape();
-            if self.boxed(shape).is_short_list() {
+            if self.boxed_mut(shape).trim_list() {
                 let short = std::mem::take(self.boxed_mut(shape));
                 self.set_value(NewValue::Owned(short));
             }

@@ -149,9 +149,11 @@ impl Value {
         if bytes.len() < len_end { Ok((kind, bytes)) } else { Err(kind.own(bytes)) }
     }
 
-    /// Whether it has a box and should lie in its entry: a list that has become short.
-    pub(super) fn is_short_list(&self) -> bool {
-        matches!(self, Self::List(List::Pack(pack)) if pack.as_ref().bytes().len() <= SHORT_BYTES_MAX)
+    /// Has a list that does not lie in its entry give back room; true if it has become so short that it should lie there.
+    pub(super) fn trim_list(&mut self) -> bool {
+        let Self::List(List::Pack(pack)) = self else { return false };
+        pack.trim();
+        pack.as_ref().bytes().len() <= SHORT_BYTES_MAX
     }
 
     /// Whether freeing it at once may take long.
