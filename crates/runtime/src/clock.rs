@@ -153,7 +153,8 @@ impl Clock {
     }
 
     /// By how much the wall clock is ahead, on account of steps.
-    pub(crate) fn wall(&self) -> WallClock {
+    #[must_use]
+    pub fn wall(&self) -> WallClock {
         WallClock::ahead_by(self.shared.ahead_us.load(Ordering::Relaxed) / 1000)
     }
 }
