@@ -372,6 +372,15 @@ pub struct Decide<'a> {
     pub reply: &'a mut Reply,
 }
 
+impl Decide<'_> {
+    /// Whether a part has failed; its error is the reply then.
+    pub(crate) fn passes_on_failure(&mut self) -> bool {
+        let Some(failed) = self.results.iter().find(|result| result.failed) else { return false };
+        self.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+        true
+    }
+}
+
 /// What a staged command does next.
 #[derive(Debug)]
 pub enum Next {

@@ -98,6 +98,11 @@ impl Accept {
             Self::Single => "single",
         }
     }
+
+    /// How many of so many shards accept, the first ones.
+    pub(crate) fn accepting(self, shards: usize) -> usize {
+        if self == Self::Single { shards.min(1) } else { shards }
+    }
 }
 
 /// Where to listen.
@@ -188,7 +193,7 @@ pub fn listen(options: &ListenOptions, shards: usize) -> Result<Listeners, Liste
         accept,
         warning,
     };
-    let accepting = if accept == Accept::Single { shards.min(1) } else { shards };
+    let accepting = accept.accepting(shards);
     let places = places(&options.bind, options.port)?;
     listeners.addresses = listen_at(&places, &[], options.backlog, &mut listeners.per_shard[..accepting])?;
     if let Some(path) = &options.unixsocket {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use corelane_engine::config::Config;
 use socket2::SockRef;
 
-use crate::listen::{Accept, ListenError, Listeners, Place, listen_at, places};
+use crate::listen::{ListenError, Listeners, Place, listen_at, places};
 use crate::mesh::PeerKind;
 
 thread_local! {
@@ -40,6 +40,14 @@ struct Bound {
     sockets: Vec<OwnedFd>,
 }
 
+impl Bound {
+    /// Second descriptors of the shards' sockets at an address, which have this index in their lists.
+    fn of(address: SocketAddr, idx: usize, per_shard: &[Vec<(OwnedFd, PeerKind)>]) -> io::Result<Self> {
+        let copies = per_shard.iter().map(|sockets| sockets[idx].0.try_clone());
+        Ok(Self { address, sockets: copies.collect::<io::Result<_>>()? })
+    }
+}
+
 /// What changes for one shard.
 #[derive(Debug)]
 pub(crate) struct Move {
@@ -58,14 +66,12 @@ impl Listening {
     /// Too few descriptors.
     pub fn of(listeners: &Listeners, backlog: u32) -> io::Result<Self> {
         let shards = listeners.per_shard.len();
-        let accepting = if listeners.accept == Accept::Single { shards.min(1) } else { shards };
-        let bound = |(idx, &address): (usize, &SocketAddr)| {
-            let per_shard = listeners.per_shard[..accepting].iter();
-            let sockets = per_shard.map(|sockets| sockets[idx].0.try_clone()).collect::<io::Result<_>>()?;
-            Ok(Bound { address, sockets })
-        };
+        let accepting = listeners.accept.accepting(shards);
+        let per_shard = &listeners.per_shard[..accepting];
+        let tcp =
+            listeners.addresses.iter().enumerate().map(|(idx, &address)| Bound::of(address, idx, per_shard));
         Ok(Self {
-            tcp: listeners.addresses.iter().enumerate().map(bound).collect::<io::Result<_>>()?,
+            tcp: tcp.collect::<io::Result<_>>()?,
             unix: listeners.unix_file.as_ref().map(|file| file.path().to_owned()),
             backlog,
             accepting,
@@ -127,11 +133,8 @@ impl Listening {
         let addresses = listen_at(places, &taken, self.backlog, &mut sockets[..self.accepting])?;
         let mut bound = Vec::new();
         for (idx, &address) in addresses.iter().enumerate() {
-            let per_shard = sockets[..self.accepting].iter();
-            let copies = per_shard.map(|sockets: &Vec<(OwnedFd, PeerKind)>| sockets[idx].0.try_clone());
-            let copies =
-                copies.collect::<io::Result<_>>().map_err(|error| ListenError::Tcp { address, error })?;
-            bound.push(Bound { address, sockets: copies });
+            let one = Bound::of(address, idx, &sockets[..self.accepting]);
+            bound.push(one.map_err(|error| ListenError::Tcp { address, error })?);
         }
         self.tcp.append(&mut bound);
         Ok(sockets)
@@ -187,7 +190,7 @@ pub(crate) fn take_moves() -> Vec<(usize, Box<Move>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listen::{ListenOptions, listen};
+    use crate::listen::{Accept, ListenOptions, listen};
     use std::net::{TcpListener, TcpStream};
 
     fn free_port() -> u16 {

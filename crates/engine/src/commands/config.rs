@@ -11,7 +11,7 @@ use crate::session::Client;
 use crate::settings::Settings;
 use crate::slot::ShardId;
 use crate::stats::ShardStats;
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Reply;
 
 const ADMIN: Flags = Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE);
 const ALL_NODES: &[&str] = &["request_policy:all_nodes", "response_policy:all_succeeded"];
@@ -186,8 +186,7 @@ fn begin_set(_: &mut Ctx<'_>, _: Args<'_>, _: &mut Reply) -> Result<Flow, Error>
 }
 
 fn decide_set(decide: &mut Decide<'_>) -> Next {
-    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+    if decide.passes_on_failure() {
         return Next::Reply;
     }
     match decide.stage {

@@ -5,6 +5,11 @@ use crate::errors::Error;
 use crate::keyspace::Millis;
 use crate::wall::Present;
 
+/// Milliseconds as the replies in seconds tell them.
+pub(super) const fn to_seconds(ms: Millis) -> u64 {
+    (ms + 500) / 1000
+}
+
 /// How a command states a deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Form {

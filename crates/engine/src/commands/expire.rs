@@ -1,6 +1,6 @@
 //! Deadlines: EXPIRE and its kin set them, TTL and its kin tell them, PERSIST takes them away.
 
-use super::deadline::{Condition, Form};
+use super::deadline::{Condition, Form, to_seconds};
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::Ctx;
@@ -145,10 +145,6 @@ fn tell(
         Some(entry) => entry.expiry().map_or(-1, |at| tell(at) as i64),
     });
     Ok(Flow::Done)
-}
-
-const fn to_seconds(ms: Millis) -> u64 {
-    (ms + 500) / 1000
 }
 
 fn ttl(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply) -> Result<Flow, Error> {

@@ -12,7 +12,7 @@ use crate::events::EventClasses;
 use crate::keyspace::{Detached, StringForm};
 use crate::settings::Settings;
 use crate::values::Copying;
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Reply;
 
 const MOVED: KeySpec = KeySpec::one(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE));
 
@@ -110,8 +110,7 @@ fn decide_rename_nx(decide: &mut Decide<'_>) -> Next {
 
 fn next_of_rename(decide: &mut Decide<'_>, replace: bool, done: fn(&mut Reply)) -> Next {
     if decide.stage == 0 {
-        if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-            decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+        if decide.passes_on_failure() {
             return Next::Reply;
         }
         let same = decide.args.at(SOURCE) == decide.args.at(DESTINATION);

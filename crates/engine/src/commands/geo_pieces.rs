@@ -6,7 +6,7 @@
 
 use super::geo::{write_distance, write_position};
 use super::geo_options::{Order, Query};
-use super::sort_order::{MergeSort, order_part};
+use super::sort_order::{MERGED_FACTOR, MergeSort, order_part};
 use crate::command::Pacing;
 use crate::geo::{Area, Found, Position};
 use crate::keyspace::{Keyspace, Value};
@@ -15,8 +15,6 @@ use crate::values::{SortedSet, SortedSetRef, Tally};
 use corelane_resp::Reply;
 use std::cmp::Ordering;
 
-/// So many more members than are looked at go into a piece where they are only compared.
-const MERGED_FACTOR: usize = 4;
 /// Members looked at in one go where a few are enough.
 const ANY_PIECE: usize = 64;
 

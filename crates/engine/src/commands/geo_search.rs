@@ -10,7 +10,7 @@ use crate::command::{Command, Find, Flags, Flow, Handler, KeyFlags, KeySpec, Pac
 use crate::ctx::{Ctx, Decide, Next, On, Payload};
 use crate::errors::Error;
 use crate::keyspace::{Detached, StringForm, Value};
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Reply;
 
 const SOURCE_KEY: KeySpec = KeySpec::one(1, KeyFlags::RO.with(KeyFlags::ACCESS));
 const STORED: KeyFlags = KeyFlags::OW.with(KeyFlags::UPDATE);
@@ -158,8 +158,7 @@ fn search(ctx: &mut Ctx<'_>, args: Args<'_>, reply: &mut Reply, form: Form) -> R
 }
 
 fn decide(decide: &mut Decide<'_>) -> Next {
-    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+    if decide.passes_on_failure() {
         return Next::Reply;
     }
     if let Some(done) = decide.results.iter_mut().find(|result| !result.reply.is_empty()) {

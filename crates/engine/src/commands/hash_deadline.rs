@@ -1,6 +1,6 @@
 //! Deadlines of fields of hashes: HEXPIRE and its kin set them, HTTL and its kin tell them, HPERSIST takes them away.
 
-use super::deadline::{Condition, Form};
+use super::deadline::{Condition, Form, to_seconds};
 use super::hash::tell;
 use crate::args::Args;
 use crate::command::{Command, Flags, Flow, Handler, KeyFlags, KeySpec, Plan};
@@ -113,10 +113,6 @@ pub(super) const COMMANDS: &[Command] = &[
         ..sets("hpersist", hpersist, NAMED, "Remove the existing expiration on a hash key's field(s).")
     },
 ];
-
-const fn to_seconds(ms: Millis) -> u64 {
-    (ms + 500) / 1000
-}
 
 /// The number of fields does not fit what follows it.
 pub(super) const fn count_error() -> Error {

@@ -12,7 +12,7 @@ use crate::ctx::{Ctx, Decide, Next, On, Payload, write_error};
 use crate::errors::Error;
 use crate::keyspace::Detached;
 use crate::settings::Settings;
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Reply;
 
 const SOURCE: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 
@@ -195,8 +195,7 @@ fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
 
 /// What the shards have sent in this stage; or what is next where one has failed or has done all.
 pub(super) fn shares(decide: &mut Decide<'_>) -> Result<Vec<(u32, Detached)>, Next> {
-    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+    if decide.passes_on_failure() {
         return Err(Next::Reply);
     }
     let mut sent = Vec::new();

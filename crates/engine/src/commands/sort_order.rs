@@ -10,6 +10,9 @@ use crate::errors::{Error, echoed};
 use std::cmp::Ordering;
 use std::ops::Range;
 
+/// So many more items than of elements that are read go into a piece where they are only compared.
+pub(super) const MERGED_FACTOR: usize = 4;
+
 /// What elements are sorted by.
 #[derive(Clone, Debug)]
 pub(super) enum Weights<T> {

@@ -8,7 +8,7 @@
 
 use super::sort::{FETCH, STORE, SortShare, WEIGH, gather, keep, load, visit_cells, weigh};
 use super::sort_options::Options;
-use super::sort_order::{MergeSort, Weights, arrange};
+use super::sort_order::{MERGED_FACTOR, MergeSort, Weights, arrange};
 use super::sort_pattern::Found;
 use crate::args::Args;
 use crate::command::{Flow, Pacing};
@@ -24,8 +24,6 @@ use std::ops::Range;
 
 /// Where LIMIT ends before this many elements, only so many are kept while the others pass by.
 const KEPT_MAX: usize = 4096;
-/// So many more items than of elements that are read go into a piece where they are only compared.
-const MERGED_FACTOR: usize = 4;
 
 /// A SORT that is under way.
 #[derive(Clone, Debug)]

@@ -12,7 +12,6 @@ use super::zset_pieces::{combine, combine_sent, read};
 use crate::command::{Command, DecideFn, Find, Flags, Handler, KeyFlags, KeySpec, Plan};
 use crate::ctx::{Decide, Next, On, Payload, SentScores};
 use crate::errors::Error;
-use corelane_resp::Mark;
 
 const SOURCE: KeyFlags = KeyFlags::RO.with(KeyFlags::ACCESS);
 
@@ -146,8 +145,7 @@ fn decide_form(decide: &mut Decide<'_>, form: Form) -> Next {
 
 /// What the shards have sent in this stage; or what is next where one has failed, or has done all, or the command is bad.
 pub(super) fn sent(decide: &mut Decide<'_>, checked: Result<(), Error>) -> Result<Vec<SentScores>, Next> {
-    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+    if decide.passes_on_failure() {
         return Err(Next::Reply);
     }
     if let [whole] = &mut *decide.results {

@@ -6,7 +6,7 @@
 //! ```
 
 use super::set_combine::{DESTINATION, Operation, hold, look_up};
-use super::sort_order::MergeSort;
+use super::sort_order::{MERGED_FACTOR, MergeSort};
 use super::zset_combine::{
     Form, Found, Members, Options, Source, arrange, combine_some, is_source, piece, placed, send_some,
     sources, to_send, views, weighed,
@@ -22,8 +22,6 @@ use crate::settings::CompactLimits;
 use crate::values::{SortedSet, Tally, TallyIndex};
 use corelane_resp::Reply;
 
-/// So many more members than are looked at go into a piece where they are only compared.
-const MERGED_FACTOR: usize = 4;
 /// To add a member to a sorted set takes as long as to look at so many.
 const BUILT_COST: usize = 4;
 

@@ -9,7 +9,7 @@ use crate::errors::Error;
 use crate::keyspace::{Detached, StringForm, Value};
 use crate::settings::CompactLimits;
 use crate::values::{SortedSet, SortedSetRef, Tally};
-use corelane_resp::{Mark, Reply};
+use corelane_resp::Reply;
 
 const DESTINATION: usize = 1;
 const SOURCE: usize = 2;
@@ -40,8 +40,7 @@ fn parse(args: Args<'_>) -> Result<Query<'_>, Error> {
 }
 
 fn decide(decide: &mut Decide<'_>) -> Next {
-    if let Some(failed) = decide.results.iter().find(|result| result.failed) {
-        decide.reply.append_range(&failed.reply, Mark::default(), failed.reply.mark());
+    if decide.passes_on_failure() {
         return Next::Reply;
     }
     for result in decide.results.iter_mut() {
